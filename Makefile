@@ -1,0 +1,48 @@
+# Everything a fresh machine needs: python3 (3.11 or newer), pip, make and git.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+export MPLBACKEND ?= Agg
+
+.PHONY: demo test test-all lint docs bench clean
+
+demo: $(VENV)/.core            ## compare the methods on a real table and a curve
+	$(BIN)/python examples/demo.py
+
+test: lint                     ## everything but the slow tests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: lint                 ## the slow tests too
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.test            ## style, types and the dependency rule
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
+	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+
+bench: $(VENV)/.test           ## the figures of docs/benchmarks.md
+	$(BIN)/python benchmarks/run.py
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("Tunbridge needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12") if sys.version_info < (3, 11) else 0'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.core: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e .
+	touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[test]"
+	touch $@ $(VENV)/.core
+
+$(VENV)/.docs: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet -e ".[test,docs]"
+	touch $@ $(VENV)/.test $(VENV)/.core
+
+clean:
+	rm -rf $(VENV) build dist docs/_build demo

@@ -1,0 +1,109 @@
+"""Bayesian deep learning you can check.
+
+A Model is a Network, a Prior and a Likelihood. A Method turns a model and data into a Posterior. A posterior pushed
+through the network is a Predictive.
+"""
+
+import importlib
+import importlib.metadata
+from typing import TYPE_CHECKING, Any
+
+if importlib.metadata.version("jax") == "0.10.2":
+    raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
+
+if TYPE_CHECKING:
+    from tunbridge import bench, datasets, metrics, plots
+    from tunbridge.bench.compare import compare
+    from tunbridge.core.data import Data
+    from tunbridge.core.errors import (
+        CheckpointError,
+        InputError,
+        NumericalError,
+        TunbridgeError,
+    )
+    from tunbridge.core.types import Params
+    from tunbridge.inference.point.ensemble import Ensemble
+    from tunbridge.inference.point.map import MAP
+    from tunbridge.inference.posteriors import Draws, Mixture, Point
+    from tunbridge.inference.registry import METHODS
+    from tunbridge.model import likelihoods, networks, priors
+    from tunbridge.model.model import Model, Target
+    from tunbridge.predict.predictive import Predictive
+    from tunbridge.runtime import schedules
+    from tunbridge.runtime.loop import Run, Train
+
+_MODULES = {
+    "bench": "tunbridge.bench",
+    "datasets": "tunbridge.datasets",
+    "likelihoods": "tunbridge.model.likelihoods",
+    "metrics": "tunbridge.metrics",
+    "networks": "tunbridge.model.networks",
+    "plots": "tunbridge.plots",
+    "priors": "tunbridge.model.priors",
+    "schedules": "tunbridge.runtime.schedules",
+}
+_NAMES = {
+    "METHODS": "tunbridge.inference.registry",
+    "MAP": "tunbridge.inference.point.map",
+    "CheckpointError": "tunbridge.core.errors",
+    "Data": "tunbridge.core.data",
+    "Draws": "tunbridge.inference.posteriors",
+    "Ensemble": "tunbridge.inference.point.ensemble",
+    "InputError": "tunbridge.core.errors",
+    "Mixture": "tunbridge.inference.posteriors",
+    "Model": "tunbridge.model.model",
+    "NumericalError": "tunbridge.core.errors",
+    "Params": "tunbridge.core.types",
+    "Point": "tunbridge.inference.posteriors",
+    "Predictive": "tunbridge.predict.predictive",
+    "Run": "tunbridge.runtime.loop",
+    "Target": "tunbridge.model.model",
+    "Train": "tunbridge.runtime.loop",
+    "TunbridgeError": "tunbridge.core.errors",
+    "compare": "tunbridge.bench.compare",
+}
+
+__version__ = importlib.metadata.version("tunbridge")
+__all__ = [
+    "MAP",
+    "METHODS",
+    "CheckpointError",
+    "Data",
+    "Draws",
+    "Ensemble",
+    "InputError",
+    "Mixture",
+    "Model",
+    "NumericalError",
+    "Params",
+    "Point",
+    "Predictive",
+    "Run",
+    "Target",
+    "Train",
+    "TunbridgeError",
+    "bench",
+    "compare",
+    "datasets",
+    "likelihoods",
+    "metrics",
+    "networks",
+    "plots",
+    "priors",
+    "schedules",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        found = importlib.import_module(_MODULES[name])
+    elif name in _NAMES:
+        found = getattr(importlib.import_module(_NAMES[name]), name)
+    else:
+        raise AttributeError(f"module 'tunbridge' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,1 @@
+"""What every room shares: data, unknowns, the protocols, pytrees as vectors, errors."""

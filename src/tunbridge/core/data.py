@@ -1,0 +1,153 @@
+"""`Data`, checked at the door: rows of inputs with their targets, in memory or as a stream of batches."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.errors import InputError
+
+
+class Data(eqx.Module):
+    """Rows of inputs and targets.
+
+    Parameters
+    ----------
+    x
+        Inputs, (points, ...features).
+    y
+        Targets: (points, outputs) numbers, where a 1-D array of floats becomes a column, or (points,)
+        integer labels.
+    weight
+        How many times each row counts, (points,); None counts each once.
+
+    Examples
+    --------
+    >>> Data([[0.0], [1.0]], [2.0, 3.0]).y.shape
+    (2, 1)
+    """
+
+    x: Array
+    y: Array
+    weight: Array | None
+
+    def __init__(self, x: Any, y: Any, weight: Any = None):
+        x_rows, y_rows = check_x(x), _numbers(y, "y")
+        if y_rows.ndim not in (1, 2):
+            raise InputError("y of shape (points,) or (points, outputs)", f"shape {y_rows.shape}", "Reshape y.")
+        if len(x_rows) != len(y_rows):
+            raise InputError(
+                "as many rows in y as in x", f"{len(x_rows)} in x and {len(y_rows)} in y", "Pass matching rows."
+            )
+        _refuse_nonfinite(y_rows, "y")
+        if y_rows.ndim == 1 and np.issubdtype(y_rows.dtype, np.inexact):
+            y_rows = y_rows[:, None]
+        self.x, self.y = _to_device(x_rows), _to_device(y_rows)
+        self.weight = None if weight is None else _check_weight(weight, len(x_rows))
+
+    @property
+    def num(self) -> int:
+        """How many rows there are."""
+        return self.x.shape[0]
+
+    @staticmethod
+    def from_batches(make: Callable[[int], Iterable] | Iterable, num: int) -> "Stream":
+        """Data that comes as batches (x, y) from the host.
+
+        Parameters
+        ----------
+        make
+            `make(epoch)` gives the batches of one epoch, the same ones each time it is called, so that a
+            run can be resumed exactly. A bare iterable runs too, but cannot be checkpointed.
+        num
+            How many rows an epoch holds: the N of the N/n in the log likelihood.
+        """
+        return Stream(make, num)
+
+
+class Stream:
+    """Batches (x, y) of one shape from the host; see `Data.from_batches`."""
+
+    def __init__(self, make: Callable[[int], Iterable] | Iterable, num: int):
+        if num < 1:
+            raise InputError("num, the rows of an epoch, at least 1", str(num), "Count the rows of the data set.")
+        self.restartable = callable(make)
+        self.make: Callable[[int], Iterable] = make if callable(make) else lambda epoch: make
+        self.num = num
+
+    def first(self) -> Data:
+        """The first batch, which shows the shapes. A bare iterator is not advanced."""
+        batches = self.make(0)
+        if not self.restartable:
+            iterator = iter(batches)
+            head = self._head(iterator)
+            if iterator is batches:  # put the batch back in front
+                self.make = lambda epoch: _chain(head, iterator)
+            return Data(*head)
+        return Data(*self._head(iter(batches)))
+
+    @staticmethod
+    def _head(iterator):
+        head = next(iterator, None)
+        if head is None:
+            raise InputError("at least one batch an epoch", "none", "Let make(epoch) yield (x, y) pairs.")
+        return head
+
+
+def _chain(head, iterator):
+    yield head
+    yield from iterator
+
+
+def check_x(x: Any) -> np.ndarray:
+    """Inputs as an array (points, ...features), finite and not empty."""
+    rows = _numbers(x, "x")
+    if rows.ndim < 2:
+        raise InputError("x of shape (points, features)", f"shape {rows.shape}", "For one feature write x[:, None].")
+    if len(rows) == 0:
+        raise InputError("at least one row", "none", "Check how the data was read or filtered.")
+    _refuse_nonfinite(rows, "x")
+    return rows
+
+
+def _numbers(values: Any, name: str) -> np.ndarray:
+    array = np.asarray(values)
+    if array.dtype == bool:
+        return array.astype(np.int32)
+    if not (np.issubdtype(array.dtype, np.number) or array.dtype == jnp.bfloat16) or np.iscomplexobj(array):
+        raise InputError(
+            f"real numbers in {name}", f"dtype {array.dtype}", "Encode categories as numbers, labels as 0, 1, ..."
+        )
+    return array
+
+
+def _refuse_nonfinite(rows: np.ndarray, name: str) -> None:
+    if np.issubdtype(rows.dtype, np.integer):
+        return
+    finite = np.isfinite(rows.reshape(len(rows), -1).astype(np.float64, copy=False)).all(axis=1)
+    if not finite.all():
+        bad = np.flatnonzero(~finite)
+        shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
+        raise InputError(
+            f"finite numbers in {name}",
+            f"NaN or infinity in {len(bad)} of {len(rows)} rows ({shown})",
+            "Drop or impute these rows.",
+        )
+
+
+def _check_weight(weight: Any, num: int) -> Array:
+    rows = _numbers(weight, "weight")
+    if rows.shape != (num,):
+        raise InputError(f"weight of shape ({num},)", f"shape {rows.shape}", "Give one weight a row.")
+    _refuse_nonfinite(rows, "weight")
+    if (rows < 0).any() or not (rows > 0).any():
+        raise InputError("weights >= 0, not all 0", f"least {rows.min()}, largest {rows.max()}", "Mend the weights.")
+    return jnp.asarray(rows, jax.dtypes.canonicalize_dtype(float))
+
+
+def _to_device(rows: np.ndarray) -> Array:
+    return jnp.asarray(rows, jax.dtypes.canonicalize_dtype(rows.dtype))

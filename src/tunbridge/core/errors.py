@@ -1,0 +1,56 @@
+"""The exception tree, and codes for failure inside jit with a sentence attached to each."""
+
+import enum
+
+
+class TunbridgeError(Exception):
+    """Anything that Tunbridge raises on purpose."""
+
+
+class InputError(TunbridgeError, ValueError):
+    """A wrong call, refused before anything is computed: what was expected, what came, what to do."""
+
+    def __init__(self, expected: str, got: str, do: str):
+        super().__init__(expected, got, do)
+
+    def __str__(self) -> str:
+        expected, got, do = self.args
+        return f"Expected {expected}; got {got}. {do}"
+
+
+class CheckpointError(TunbridgeError):
+    """A checkpoint that is damaged, or that belongs to another run."""
+
+
+class Result(enum.IntEnum):
+    """How a step went: a value inside jit, a sentence outside."""
+
+    SUCCESSFUL = 0
+    NONFINITE_OBJECTIVE = 1
+    NONFINITE_STATE = 2
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for a reader."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Result.SUCCESSFUL: "The step succeeded.",
+    Result.NONFINITE_OBJECTIVE: (
+        "The log density was NaN or infinite. Try a smaller step size, standardise x and y, "
+        "or give the noise and the prior scales values that fit the data's units."
+    ),
+    Result.NONFINITE_STATE: "The state became NaN or infinite. Try a smaller step size.",
+}
+
+
+class NumericalError(TunbridgeError, ArithmeticError):
+    """Numbers failed inside the loop. `result` says how, `step` and `member` where."""
+
+    def __init__(self, result: Result, step: int, member: int, saved: str):
+        super().__init__(result, step, member, saved)
+        self.result, self.step, self.member, self.saved = result, step, member, saved
+
+    def __str__(self) -> str:
+        return f"Stopped at step {self.step} of member {self.member}: {self.result.sentence} {self.saved}"

@@ -1,0 +1,63 @@
+"""Pytrees: as vectors, as named paths, as bytes, strongly typed."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.types import PyTree
+
+
+def strong(tree: PyTree) -> PyTree:
+    """Numbers as strongly typed arrays, so that `1`, `1.0` and a new value share one compiled program.
+
+    Python's int and float become arrays of the default precision; arrays lose a weak type.
+    """
+
+    def one(leaf):
+        if isinstance(leaf, bool | int | float):
+            return np.asarray(leaf, jax.dtypes.canonicalize_dtype(type(leaf)))
+        if getattr(leaf, "weak_type", False):
+            return jax.lax.convert_element_type(leaf, leaf.dtype)
+        return leaf
+
+    return jax.tree.map(one, tree)
+
+
+def size(tree: PyTree) -> int:
+    """How many numbers a tree holds."""
+    return sum(int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(tree))
+
+
+def num_bytes(tree: PyTree) -> int:
+    """How many bytes a tree of arrays (or of their shapes) takes."""
+    return sum(int(np.prod(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def paths(tree: PyTree) -> list[str]:
+    """The name of each leaf, as in ``layers/0/weight``."""
+    return [path for path, _ in flatten_with_paths(tree)]
+
+
+def flatten_with_paths(tree: PyTree, is_leaf=None) -> list[tuple[str, PyTree]]:
+    """(name, leaf) in the order of `jax.tree.leaves`."""
+    leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
+    return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]
+
+
+def ravel(tree: PyTree) -> Array:
+    """All numbers of a tree in one vector."""
+    leaves = jax.tree.leaves(tree)
+    return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves]) if leaves else jnp.zeros(0)
+
+
+def stack(trees: list[PyTree]) -> PyTree:
+    """Trees of one structure as one tree with a leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def all_finite(tree: PyTree) -> Array:
+    """Whether every number of a tree is finite."""
+    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))]
+    return jnp.all(jnp.stack(leaves)) if leaves else jnp.asarray(True)

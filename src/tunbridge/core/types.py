@@ -1,0 +1,141 @@
+"""The protocols between the rooms, and `Params`, everything that is unknown."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+
+from jax import Array
+from numpyro.distributions import Distribution
+
+PyTree = Any
+Key = Array
+Scalar = Array
+Role = Literal["weight", "bias", "norm", "embedding", "unknown"]
+
+
+class Params(NamedTuple):
+    """Everything unknown, on the real line."""
+
+    weights: PyTree
+    """The network's, in the prior's raw coordinates."""
+    scales: PyTree = ()
+    """The prior's own unknowns."""
+    noise: PyTree = ()
+    """The likelihood's own unknowns."""
+
+
+@runtime_checkable
+class Network(Protocol):
+    """A function of weights and inputs."""
+
+    def init(self, key: Key, x: Array) -> PyTree:
+        """Weights to start an optimiser from."""
+        ...
+
+    def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
+        """Outputs (points, outputs); `key` only for stochastic networks."""
+        ...
+
+    def layout(self, weights: PyTree) -> PyTree:
+        """Each leaf's `Leaf`: its axes and role."""
+        ...
+
+    def with_outputs(self, num: int) -> "Network":
+        """The same network with that many outputs, where it leaves the number open."""
+        ...
+
+
+@runtime_checkable
+class Prior(Protocol):
+    """A density over weights in raw coordinates, given its own unknown scales."""
+
+    def check(self, weights: PyTree, layout: PyTree) -> None:
+        """Raise InputError if these weights cannot have this prior."""
+        ...
+
+    def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Weights from raw coordinates: the identity unless non-centred."""
+        ...
+
+    def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Raw coordinates from weights: the inverse of `weights`."""
+        ...
+
+    def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
+        """log p(raw | scales)."""
+        ...
+
+    def log_hyper(self, scales: PyTree) -> Scalar:
+        """log p(scales), the Jacobian of the transform included."""
+        ...
+
+    def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
+        """A draw of (raw, scales); scales is () if there are none."""
+        ...
+
+    def median_scales(self) -> PyTree:
+        """Where point methods hold the scales."""
+        ...
+
+
+@runtime_checkable
+class Likelihood(Protocol):
+    """A distribution over y given the network's outputs and its own unknown noise."""
+
+    def check(self, y: Array) -> Array:
+        """y in the form that `distribution` scores; InputError if it cannot be."""
+        ...
+
+    def num_outputs(self, y: Array) -> int:
+        """How many outputs the network needs."""
+        ...
+
+    def sample_noise(self, key: Key) -> PyTree:
+        """A draw of its own unknowns from their prior; () if none."""
+        ...
+
+    def log_noise(self, noise: PyTree, *, jacobian: bool = True) -> Scalar:
+        """log p(noise), by default with the Jacobian of the transform."""
+        ...
+
+    def median_noise(self) -> PyTree:
+        """The unknowns at their prior's median; () if none."""
+        ...
+
+    def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
+        """Over y: batch shape (points,), all else is event."""
+        ...
+
+    def in_units(self, scale: Array) -> "Likelihood":
+        """The same likelihood for y / scale: known numbers are converted."""
+        ...
+
+
+class Posterior(Protocol):
+    """What is believed about `Params` after the data; it holds its model."""
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Draws with a leading axis `num`."""
+        ...
+
+    def predict(self, x: Array, *, key: Key | None = None, num: int | None = None) -> Any:
+        """The `Predictive` at x."""
+        ...
+
+
+class Method(Protocol):
+    """A way to turn a model and data into a posterior."""
+
+    def fit(
+        self,
+        model: Any,
+        data: Any,
+        *,
+        key: Key,
+        init: Params | None = None,
+        progress: bool = True,
+        checkpoint: str | None = None,
+        max_seconds: float | None = None,
+        callbacks: Sequence[Callable] = (),
+    ) -> Posterior:
+        """The posterior of `model` given `data`."""
+        ...

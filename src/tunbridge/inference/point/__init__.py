@@ -1,0 +1,1 @@
+"""Point estimates and ensembles of them."""

@@ -1,0 +1,47 @@
+"""Deep ensembles."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+
+from tunbridge.core.errors import InputError
+from tunbridge.inference.base import Method
+from tunbridge.inference.point.map import MAP
+from tunbridge.inference.posteriors import Mixture, Posterior
+
+
+class Ensemble(Method):
+    r"""Several independent fits of one method, averaged: :math:`p(y) = \frac1M \sum_m p(y \mid \theta_m)`.
+
+    Of point estimates it is a deep ensemble :cite:p:`lakshminarayanan2017simple`; of any other method a mixture of
+    its posteriors. Members differ in their starts and batches, and run in parallel.
+
+    Parameters
+    ----------
+    method
+        What each member does.
+    size
+        How many members.
+    """
+
+    method: Any = eqx.field(default_factory=MAP)
+    size: int = 5
+
+    def __check_init__(self):
+        if not isinstance(self.method, Method):
+            raise InputError("a method", repr(self.method)[:60], "Write Ensemble(tb.MAP(), 5).")
+        if self.size < 1:
+            raise InputError("a size of at least 1", f"{self.size}", "Use 5 members, say.")
+
+    def posteriors(self, model, data, key, size, options):
+        """`size` ensembles, all their members in one call of the method."""
+        key_members, key_posterior = jax.random.split(key)
+        members = self.method.posteriors(model, data, key_members, size * self.size, options)
+        groups = [tuple(members[i * self.size : (i + 1) * self.size]) for i in range(size)]
+        keys = jax.random.split(key_posterior, size)
+        return [Mixture(group[0].model, group, k, _notes(group)) for group, k in zip(groups, keys, strict=True)]
+
+
+def _notes(members: tuple[Posterior, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(note for member in members for note in member.notes))

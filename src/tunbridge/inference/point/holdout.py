@@ -1,0 +1,35 @@
+"""Rows held out to measure noise: a pure function of a row's own numbers, so that batches need not name rows."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.data import Data
+from tunbridge.core.types import Key
+
+
+def mark(key: Key, batch: Data) -> Array:
+    """A number in [0, 2^32) for each row, (points,): the same wherever and whenever the row comes.
+
+    Equal rows get equal marks, so a copy of a training row is never held out.
+    """
+    columns = [leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in (batch.x, batch.y)]
+    bits = jax.lax.bitcast_convert_type(jnp.concatenate(columns, axis=1), jnp.uint32)
+    multipliers = jax.random.bits(key, bits.shape[1:], jnp.uint32) | 1
+    mixed = jnp.sum(_scramble(bits ^ multipliers[None]) * multipliers[None], axis=1, dtype=jnp.uint32)
+    return _scramble(mixed)
+
+
+def threshold(marks: Array, share: float) -> Array:
+    """The mark below which about that share of rows lies, at least one."""
+    count = max(1, math.ceil(share * marks.shape[0]))
+    return jnp.sort(marks)[count - 1]
+
+
+def _scramble(bits: Array) -> Array:
+    """A bijection of 32-bit words that mixes all bits (Steele, Lea & Flood 2014, as tuned by Wellons)."""
+    bits = (bits ^ (bits >> 16)) * jnp.uint32(0x21F0AAAD)
+    bits = (bits ^ (bits >> 15)) * jnp.uint32(0x735A2D97)
+    return bits ^ (bits >> 15)

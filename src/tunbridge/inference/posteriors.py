@@ -1,0 +1,122 @@
+"""What is believed after the data: a point, draws, a mixture. Each holds its model and its own key."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core.data import check_x
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params
+from tunbridge.model.model import Model
+from tunbridge.predict.predictive import Predictive, push
+
+
+class Posterior(eqx.Module):
+    """A distribution over everything unknown in a model."""
+
+    model: eqx.AbstractVar[Model]
+    key: eqx.AbstractVar[Key]
+    """Folded in by `fit`: what `predict` uses where no key is given, so that the same call gives the same answer."""
+    notes: eqx.AbstractVar[tuple[str, ...]]
+    """What a reader should know about how this came about."""
+
+    @abc.abstractmethod
+    def sample(self, key: Key, num: int) -> Params:
+        """Draws with a leading axis `num`."""
+
+    @abc.abstractmethod
+    def components(self, key: Key, num: int | None) -> Params:
+        """The parameters whose networks a prediction averages, with a leading axis."""
+
+    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+        """The distribution of y at x, averaged over the posterior.
+
+        Parameters
+        ----------
+        x
+            Inputs (points, ...features).
+        key
+            Only where weights are drawn for the prediction; None uses the posterior's own.
+        num
+            How many weight draws to average over, where there is a choice.
+        """
+        x = check_x(x)
+        components = self.components(self.key if key is None else key, num)
+        one = jax.eval_shape(lambda: self.model.weights(jax.tree.map(lambda leaf: leaf[0], components)))
+        self.model.check_inputs(one, jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype)))
+        return push(self.model, components, x)
+
+
+class Point(Posterior):
+    """All belief at one value."""
+
+    model: Model
+    params: Params
+    key: Key
+    notes: tuple[str, ...] = eqx.field(default=(), static=True)
+    curve: Any = None
+    """The optimiser's statistics along the way, with a leading axis."""
+
+    def sample(self, key: Key, num: int) -> Params:
+        """The same value `num` times."""
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *jnp.shape(leaf))), self.params)
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """The one value."""
+        if num is not None:
+            raise InputError("no num= for a point estimate", f"num={num}", "Leave it out: there is one network.")
+        return self.sample(key, 1)
+
+
+class Draws(Posterior):
+    """Equally weighted draws, with leading axis (draws,)."""
+
+    model: Model
+    params: Params
+    key: Key
+    notes: tuple[str, ...] = eqx.field(default=(), static=True)
+
+    @property
+    def num(self) -> int:
+        """How many there are."""
+        return jax.tree.leaves(self.params)[0].shape[0]
+
+    def sample(self, key: Key, num: int) -> Params:
+        """`num` of them at random, with replacement."""
+        chosen = jax.random.randint(key, (num,), 0, self.num)
+        return jax.tree.map(lambda leaf: leaf[chosen], self.params)
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """All of them, or `num` evenly spaced."""
+        if num is None:
+            return self.params
+        if not 1 <= num <= self.num:
+            raise InputError(f"num from 1 to the {self.num} draws kept", f"{num}", "Ask for fewer, or sample more.")
+        chosen = np.linspace(0, self.num - 1, num).round().astype(int)
+        return jax.tree.map(lambda leaf: leaf[chosen], self.params)
+
+
+class Mixture(Posterior):
+    """Several posteriors of one model, equally weighted."""
+
+    model: Model
+    members: tuple[Posterior, ...]
+    key: Key
+    notes: tuple[str, ...] = eqx.field(default=(), static=True)
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Each draw from a member chosen at random."""
+        key_member, *keys = jax.random.split(key, 1 + len(self.members))
+        chosen = jax.random.randint(key_member, (num,), 0, len(self.members))
+        drawn = [member.sample(k, num) for member, k in zip(self.members, keys, strict=True)]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves)[chosen, jnp.arange(num)], *drawn)
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """Those of all members; with `num`, that many of each."""
+        keys = jax.random.split(key, len(self.members))
+        parts = [member.components(k, num) for member, k in zip(self.members, keys, strict=True)]
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)

@@ -1,0 +1,33 @@
+"""METHODS: the name of each method and where it lives, resolved when it is asked for."""
+
+import importlib
+from collections.abc import Iterator, Mapping
+
+from tunbridge.core.errors import InputError
+
+_TABLE = {
+    "map": "tunbridge.inference.point.map:MAP",
+    "ensemble": "tunbridge.inference.point.ensemble:Ensemble",
+}
+
+
+class Registry(Mapping[str, type]):
+    """Names of methods to their classes, imported on first use."""
+
+    def __getitem__(self, name: str) -> type:
+        if name not in _TABLE:
+            raise InputError(f"a method of {', '.join(_TABLE)}", repr(name), "Choose one of these names.")
+        module, _, cls = _TABLE[name].partition(":")
+        return getattr(importlib.import_module(module), cls)
+
+    def __contains__(self, name: object) -> bool:
+        return name in _TABLE
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_TABLE)
+
+    def __len__(self) -> int:
+        return len(_TABLE)
+
+
+METHODS = Registry()

@@ -1,0 +1,24 @@
+"""Two classes."""
+
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution
+
+from tunbridge.core.types import PyTree
+from tunbridge.model.likelihoods.base import Noiseless, OfClasses
+
+
+class Bernoulli(Noiseless, OfClasses):
+    r"""Two classes, :math:`\log p(y) = y \log p + (1 - y) \log(1 - p)` with :math:`\text{logit}\, p = f(x)`."""
+
+    def num_classes(self, y: Array) -> int:
+        """Two."""
+        return 2
+
+    def num_outputs(self, y: Array) -> int:
+        """One logit."""
+        return 1
+
+    def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
+        """Of the label, from its logit."""
+        return dist.Bernoulli(logits=outputs[..., 0])

@@ -1,0 +1,146 @@
+"""`Model` and `Target`: the only place that rescales a batch to the data set and applies a temperature."""
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree, Scalar
+
+
+class Model(eqx.Module):
+    """What is believed: a network, a prior over its weights, a likelihood of y given its outputs.
+
+    Parameters
+    ----------
+    network, prior, likelihood
+        From `tunbridge.networks`, `tunbridge.priors`, `tunbridge.likelihoods`, or anything with their methods.
+
+    Examples
+    --------
+    >>> import tunbridge as tb
+    >>> model = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))
+    """
+
+    network: Network
+    prior: Prior
+    likelihood: Likelihood
+
+    def __check_init__(self):
+        roles = (("network", Network), ("prior", Prior), ("likelihood", Likelihood))
+        for name, protocol in roles:
+            if not isinstance(part := getattr(self, name), protocol):
+                raise InputError(
+                    f"a {name} with the methods of {protocol.__name__}",
+                    repr(part)[:80],
+                    f"Take one from tb.{protocol.__name__.lower()}s, as in tb.Model(network, prior, likelihood).",
+                )
+
+    def bind(self, data: Data) -> tuple["Model", Data]:
+        """Model and data made to fit each other, or InputError: nothing is computed yet."""
+        y = self.likelihood.check(data.y)
+        num = self.likelihood.num_outputs(y)
+        model = dataclasses.replace(self, network=self.network.with_outputs(num))
+        weights = jax.eval_shape(model.network.init, jax.random.key(0), data.x)
+        model.prior.check(weights, model.network.layout(weights))
+        model.check_inputs(weights, data.x, num)
+        return model, Data(data.x, y, data.weight)
+
+    def check_inputs(self, weights: PyTree, x: Array, num: int | None = None) -> None:
+        """InputError unless the network takes x and gives outputs (points, num)."""
+        try:
+            shape = jax.eval_shape(self.network.apply, weights, x).shape
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                "x with the features that the network takes",
+                f"shape {x.shape}, and from the network: {str(error).splitlines()[0]}",
+                "Pass the features it was made or trained for, in the same order.",
+            ) from error
+        wanted = (x.shape[0], num if num is not None else shape[-1])
+        if shape != wanted:
+            raise InputError(
+                f"outputs of shape {wanted} for {type(self.likelihood).__name__}",
+                f"shape {shape}",
+                "Change the network's outputs; they are a matrix even if there is one.",
+            )
+
+    def weights(self, params: Params) -> PyTree:
+        """The network's weights."""
+        return self.prior.weights(params.weights, params.scales, self.network.layout(params.weights))
+
+    def outputs(self, params: Params, x: Array) -> Array:
+        """The network's outputs (points, outputs)."""
+        return self.network.apply(self.weights(params), x)
+
+    def log_likelihood(self, params: Params, x: Array, y: Array) -> Array:
+        """log p(y | x, params) of each point, (points,)."""
+        return self.likelihood.distribution(self.outputs(params, x), params.noise).log_prob(y)
+
+    def sample_params(self, key: Key, x: Array) -> Params:
+        """Everything unknown, drawn from the prior."""
+        key_weights, key_noise = jax.random.split(key)
+        like = jax.eval_shape(self.network.init, key_weights, x)
+        raw, scales = self.prior.sample(key_weights, like, self.network.layout(like))
+        return Params(raw, scales, self.likelihood.sample_noise(key_noise))
+
+    def sample(self, key: Key, x: Array) -> tuple[Params, Array]:
+        """The prior predictive: a draw of everything unknown, and of y at x."""
+        key_params, key_y = jax.random.split(key)
+        params = self.sample_params(key_params, x)
+        return params, self.likelihood.distribution(self.outputs(params, x), params.noise).sample(key_y)
+
+
+class Target(eqx.Module):
+    r"""The unnormalised log posterior that every method works on.
+
+    .. math::
+
+        \log \pi(\theta) = \frac1T \Big( \frac{N}{n} \sum_{i \in \text{batch}} \log p(y_i \mid x_i, \theta)
+        + \log p(\theta) \Big)
+
+    Parameters
+    ----------
+    model
+        Bound to its data.
+    num
+        N, the rows of the data set.
+    temperature
+        T, which divides likelihood and prior alike, here and nowhere else.
+    """
+
+    model: Model
+    num: float | Array
+    temperature: float | Array = 1.0
+
+    def log_likelihood(self, params: Params, batch: Data) -> Scalar:
+        """The batch's log likelihood, rescaled to the whole data set."""
+        terms = self.model.log_likelihood(params, batch.x, batch.y)
+        return self.rescale(terms, batch)
+
+    def rescale(self, terms: Array, batch: Data) -> Scalar:
+        """N/n times the weighted sum of terms (points,)."""
+        weighted = terms if batch.weight is None else terms * batch.weight
+        return self.num / batch.num * jnp.sum(weighted)
+
+    def log_prior(self, params: Params) -> Scalar:
+        """log p of weights, scales and noise, Jacobians included."""
+        return (
+            self.log_prior_weights(params)
+            + self.model.prior.log_hyper(params.scales)
+            + self.model.likelihood.log_noise(params.noise)
+        )
+
+    def log_prior_weights(self, params: Params) -> Scalar:
+        """log p(weights | scales) in raw coordinates."""
+        layout = self.model.network.layout(params.weights)
+        return self.model.prior.log_prob(params.weights, params.scales, layout)
+
+    def log_density(self, params: Params, batch: Data) -> Scalar:
+        """(log likelihood + log prior) / T."""
+        return (self.log_likelihood(params, batch) + self.log_prior(params)) / self.temperature

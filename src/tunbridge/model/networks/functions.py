@@ -1,0 +1,86 @@
+"""A network from a pair of functions."""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+from jax import Array
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, PyTree
+from tunbridge.model.networks.layout import Leaf
+
+
+class Functions(eqx.Module):
+    """See `from_functions`."""
+
+    make: Callable[[Key, Array], PyTree] = eqx.field(static=True)
+    call: Callable[[PyTree, Array], Array] = eqx.field(static=True)
+    leaves: PyTree
+
+    def init(self, key: Key, x: Array) -> PyTree:
+        """Weights from the user's first function."""
+        return self.make(key, x)
+
+    def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
+        """Outputs from the user's second function."""
+        return self.call(weights, x)
+
+    def layout(self, weights: PyTree) -> PyTree:
+        """The user's layout; "unknown" for every leaf where none was given."""
+        if self.leaves is None:
+            return jax.tree.map(lambda _: Leaf("unknown"), weights)
+        structure = jax.tree.structure(weights)
+        if structure != jax.tree.structure(self.leaves.tree):
+            raise InputError(
+                f"a layout of the weights' structure, {structure}",
+                str(jax.tree.structure(self.leaves.tree)),
+                "Give one tb.networks.Leaf an array of weights.",
+            )
+        return self.leaves.tree
+
+    def with_outputs(self, num: int) -> "Functions":
+        """Itself: its outputs are what the function gives."""
+        return self
+
+
+class _Static(eqx.Module):
+    """A pytree of hashable leaves that takes no part in tracing."""
+
+    leaves: tuple = eqx.field(static=True)
+    structure: jax.tree_util.PyTreeDef = eqx.field(static=True)
+
+    @property
+    def tree(self) -> PyTree:
+        return jax.tree.unflatten(self.structure, self.leaves)
+
+
+def from_functions(
+    init: Callable[[Key, Array], PyTree],
+    apply: Callable[[PyTree, Array], Array],
+    layout: PyTree | None = None,
+) -> Functions:
+    """A network from two functions.
+
+    Parameters
+    ----------
+    init
+        ``init(key, x)`` gives a pytree of weights.
+    apply
+        ``apply(weights, x)`` gives outputs (points, outputs).
+    layout
+        A `Leaf` for each array of weights. Without it, what needs one (fan-in scales, dropout masks) is refused.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> line = from_functions(lambda key, x: {"slope": jnp.zeros(())}, lambda w, x: w["slope"] * x)
+    >>> line.apply(line.init(jax.random.key(0), jnp.ones((3, 1))), jnp.ones((3, 1))).shape
+    (3, 1)
+    """
+    if layout is None:
+        return Functions(init, apply, None)
+    leaves, structure = jax.tree.flatten(layout)
+    if not all(isinstance(leaf, Leaf) for leaf in leaves):
+        raise InputError("a pytree of tb.networks.Leaf", f"{layout}", "Give one Leaf an array of weights.")
+    return Functions(init, apply, _Static(tuple(leaves), structure))

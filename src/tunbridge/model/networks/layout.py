@@ -1,0 +1,67 @@
+"""What the axes of a weight mean: read by fan-in scales, group priors, dropout masks, Kronecker factors."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import flatten_with_paths
+from tunbridge.core.types import Key, PyTree, Role
+
+
+@dataclasses.dataclass(frozen=True)
+class Leaf:
+    """The axes and role of one array of weights.
+
+    Parameters
+    ----------
+    role
+        "weight", "bias", "norm", "embedding", or "unknown" where the network cannot tell.
+    inputs, outputs
+        Axes that run over input and output units.
+    shared
+        Axes of a window that slides over positions (a convolution's kernel).
+    """
+
+    role: Role
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    shared: tuple[int, ...] = ()
+
+    def fan_in(self, shape: tuple[int, ...]) -> int:
+        """How many inputs a unit sums over; 1 for a bias, a norm and an embedding."""
+        if self.role != "weight":
+            return 1
+        return math.prod(shape[axis] for axis in self.inputs + self.shared)
+
+
+def require_known(layout: PyTree, needed_by: str) -> None:
+    """InputError that names the leaves whose axes the network could not tell."""
+    unknown = [path for path, leaf in flatten_with_paths(layout) if leaf.role == "unknown"]
+    if unknown:
+        raise InputError(
+            f"a layout of every weight, which {needed_by} needs",
+            f"none for {', '.join(unknown)}",
+            "Pass layout= to the network's adapter, or choose a prior that needs none.",
+        )
+
+
+def layers(layout: PyTree) -> list[str]:
+    """The layer of each leaf: its path without the last name, in the order of the leaves."""
+    return [path.rpartition("/")[0] for path, _ in flatten_with_paths(layout)]
+
+
+def redraw(key: Key, weights: PyTree, layout: PyTree) -> PyTree:
+    """Weights and embeddings redrawn as N(0, 1/fan-in); biases, norms and the unknown stay as they are."""
+    leaves, treedef = jax.tree.flatten(weights)
+    keys = jax.random.split(key, max(len(leaves), 1))
+
+    def one(key_leaf, leaf, known: Leaf):
+        if known.role not in ("weight", "embedding"):
+            return leaf
+        return jax.random.normal(key_leaf, leaf.shape, leaf.dtype) / math.sqrt(known.fan_in(leaf.shape))
+
+    drawn = map(one, keys, leaves, jax.tree.leaves(layout))
+    return jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in drawn])

@@ -1,0 +1,106 @@
+"""Unknown numbers on the real line.
+
+Where a number stands, a numpyro distribution may stand instead: the number is then unknown, with that prior.
+A *spec* is a pytree of such entries. Its unknowns are a tuple, one real array an unknown entry, in order;
+() where all is known.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from numpyro.distributions import Distribution, biject_to
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, PyTree
+
+
+def _is_unknown(entry: PyTree) -> bool:
+    return isinstance(entry, Distribution)
+
+
+def unknowns(spec: PyTree) -> list[Distribution]:
+    """The priors of the entries that are unknown."""
+    return [entry for entry in jax.tree.leaves(spec, is_leaf=_is_unknown) if _is_unknown(entry)]
+
+
+def values(spec: PyTree, real: tuple[Array, ...]) -> PyTree:
+    """The spec with each unknown replaced by its value at the real coordinates."""
+    rest = iter(real)
+
+    def one(entry):
+        return biject_to(entry.support)(next(rest)) if _is_unknown(entry) else entry
+
+    return jax.tree.map(one, spec, is_leaf=_is_unknown)
+
+
+def log_prob(spec: PyTree, real: tuple[Array, ...], *, jacobian: bool = True) -> Array:
+    """log p of the unknowns: sum of log p(value) + log |d value / d real|."""
+    total = jnp.zeros(())
+    for prior, u in zip(unknowns(spec), real, strict=True):
+        transform = biject_to(prior.support)
+        value = transform(u)
+        total += jnp.sum(prior.log_prob(value))
+        if jacobian:
+            total += jnp.sum(transform.log_abs_det_jacobian(u, value))
+    return total
+
+
+def sample(spec: PyTree, key: Key) -> tuple[Array, ...]:
+    """A draw of the unknowns from their priors, as real coordinates."""
+    priors = unknowns(spec)
+    keys = jax.random.split(key, max(len(priors), 1))
+    return tuple(_real(prior, prior.sample(k)) for prior, k in zip(priors, keys, strict=False))
+
+
+def median(spec: PyTree) -> tuple[Array, ...]:
+    """The unknowns at the medians of their priors, found by bisection of the distribution function."""
+    return tuple(_median(prior) for prior in unknowns(spec))
+
+
+def _median(prior: Distribution) -> Array:
+    transform = biject_to(prior.support)
+
+    def halve(_, bracket):
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        below = prior.cdf(transform(middle)) < 0.5
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    try:
+        edge = jnp.full(prior.batch_shape, 80.0)
+        low, high = jax.lax.fori_loop(0, 60, halve, (-edge, edge))
+    except NotImplementedError:
+        raise InputError(
+            "a prior with a distribution function, whose median a point method can hold",
+            f"{type(prior).__name__}",
+            "Give a number instead, or use a method that samples this unknown.",
+        ) from None
+    return 0.5 * (low + high)
+
+
+def _real(prior: Distribution, value: Array) -> Array:
+    real = biject_to(prior.support).inv(value)
+    return jax.lax.convert_element_type(real, jnp.result_type(float))
+
+
+def check_positive(spec: PyTree, name: str) -> PyTree:
+    """The spec with its numbers as floats; InputError where one is not positive."""
+
+    def one(entry):
+        if _is_unknown(entry):
+            return entry
+        if isinstance(entry, int | float):
+            entry = float(entry)
+        elif not hasattr(entry, "dtype"):
+            raise InputError(
+                f"{name} as a positive number or a numpyro distribution",
+                f"{type(entry).__name__}",
+                "Write a number for a known value, dist.HalfNormal(1.0) or the like for an unknown one.",
+            )
+        if isinstance(entry, jax.core.Tracer):
+            return entry
+        if not (jnp.asarray(entry) > 0).all():
+            raise InputError(f"{name} above 0", f"{entry}", "Give a positive number.")
+        return entry
+
+    return jax.tree.map(one, spec, is_leaf=_is_unknown)

@@ -1,0 +1,166 @@
+"""Predictive distributions over numbers: mixtures of a likelihood's distributions."""
+
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import logsumexp, ndtr
+from numpyro.distributions import Distribution
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key
+from tunbridge.predict.classes import sample_rows
+from tunbridge.predict.outputs import Outputs
+from tunbridge.predict.predictive import Predictive
+
+_NODES = np.linspace(-5.0, 5.0, 81)
+"""Standard normal scores at whose levels entropy is integrated and the mode sought."""
+
+
+class NumberPredictive(Predictive):
+    r"""The mixture :math:`p(y) = \frac1S \sum_s p(y \mid f_s(x), \sigma_s)`, marginal an output.
+
+    Mean and variance are exact sums; quantiles invert the mixture's distribution function. The split is the law of
+    total variance: aleatoric is the mean variance of the components, epistemic the variance of their means.
+    """
+
+    def __init__(self, outputs: Outputs):
+        self._outputs = outputs
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array, Array]:
+        return self._outputs.answer(_moments)
+
+    @property
+    def mean(self) -> Array:
+        """Expected y, (points, outputs)."""
+        return self._moments[0]
+
+    @property
+    def aleatoric(self) -> Array:
+        """Mean variance of the components, (points, outputs)."""
+        return self._moments[1]
+
+    @property
+    def epistemic(self) -> Array:
+        """Variance of the components' means, (points, outputs)."""
+        return self._moments[2]
+
+    @property
+    def variance(self) -> Array:
+        """aleatoric + epistemic, (points, outputs)."""
+        return self.total
+
+    @property
+    def mode(self) -> Array:
+        """The value of highest marginal density, (points, outputs), to a fiftieth of a standard deviation."""
+        levels, densities = self._profile
+        return jnp.take_along_axis(levels, jnp.argmax(densities, axis=0)[None], axis=0)[0]
+
+    @property
+    def entropy(self) -> Array:
+        """Differential entropy of each output, in nats, (points, outputs)."""
+        _, densities = self._profile
+        weights = np.exp(-0.5 * _NODES**2)
+        return -jnp.tensordot(weights / weights.sum(), densities, axes=1)
+
+    @cached_property
+    def _profile(self) -> tuple[Array, Array]:
+        """Quantiles at the nodes' levels and the log densities there, (nodes, points, outputs)."""
+        levels = self.quantile(np.asarray(ndtr(_NODES)))
+        densities = self._outputs.answer(_log_density, jnp.swapaxes(levels, 0, 1), cost=len(_NODES))
+        return levels, jnp.swapaxes(densities, 0, 1)
+
+    def quantile(self, q: Any) -> Array:
+        """Quantiles of the mixture, (points, outputs); for several levels (levels, points, outputs)."""
+        levels = np.asarray(q, float)
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise InputError("levels between 0 and 1, one or a list", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        common = jnp.atleast_1d(jnp.asarray(levels))
+        found = self._outputs.answer(_quantile, common=common, cost=common.size)
+        found = jnp.swapaxes(found, 0, 1)
+        return found[0] if levels.ndim == 0 else found
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y <= y) an output, (..., points, outputs)."""
+        values = jnp.asarray(y)
+        num, width = self.mean.shape
+        if values.shape[-2:] != (num, width):
+            raise InputError(f"y of shape (..., {num}, {width})", f"shape {values.shape}", "Reshape y.")
+        leading = values.shape[:-2]
+        rows = jnp.moveaxis(values.reshape(-1, num, width), 1, 0)
+        found = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
+        return jnp.moveaxis(found, 0, 1).reshape(*leading, num, width)
+
+    def log_prob(self, y: Any) -> Array:
+        """log p(y) of all outputs jointly, (points,)."""
+        return self._outputs.answer(_log_prob, self._check(y))
+
+    def sample(self, key: Key, num: int) -> Array:
+        """Draws of y, (num, points, outputs)."""
+        key_which, key_y = jax.random.split(key)
+        which = jax.random.randint(key_which, (num,), 0, self._outputs.num_components)
+        rows = np.arange(len(self._outputs.x))
+        return self._outputs.answer(sample_rows, rows, common=(key_y, which), cost=num).swapaxes(0, 1)
+
+    def _check(self, y: Any) -> Array:
+        values = self._outputs.model.likelihood.check(jnp.asarray(y))
+        if values.shape != self.mean.shape:
+            raise InputError(f"y of shape {self.mean.shape}", f"shape {values.shape}", "Pass the targets of x.")
+        return values
+
+
+def _marginals(distribution: Distribution) -> Distribution:
+    """The distribution of each output by itself: batch (points, outputs)."""
+    return distribution.base_dist
+
+
+def _components(question, likelihood, outputs, noise):
+    """`question` of each component's marginals, (components, ...)."""
+    return jax.vmap(lambda o, z: question(_marginals(likelihood.distribution(o, z))))(outputs, noise)
+
+
+def _moments(likelihood, outputs, noise, common):
+    means, variances = _components(lambda d: (d.mean, d.variance), likelihood, outputs, noise)
+    mean = jnp.mean(means, axis=0)
+    return mean, jnp.mean(variances, axis=0), jnp.mean((means - mean[None]) ** 2, axis=0)
+
+
+def _log_prob(likelihood, outputs, noise, common, y):
+    terms = jax.vmap(lambda o, z: likelihood.distribution(o, z).log_prob(y))(outputs, noise)
+    return logsumexp(terms, axis=0) - jnp.log(outputs.shape[0])
+
+
+def _log_density(likelihood, outputs, noise, common, rows):
+    """Marginal log density at rows (points, values, outputs)."""
+    values = jnp.swapaxes(rows, 0, 1)
+    terms = _components(lambda d: d.log_prob(values), likelihood, outputs, noise)
+    return jnp.swapaxes(logsumexp(terms, axis=0) - jnp.log(outputs.shape[0]), 0, 1)
+
+
+def _cdf(likelihood, outputs, noise, common, rows):
+    values = jnp.swapaxes(rows, 0, 1)
+    return jnp.swapaxes(jnp.mean(_components(lambda d: d.cdf(values), likelihood, outputs, noise), axis=0), 0, 1)
+
+
+def _quantile(likelihood, outputs, noise, levels):
+    """Invert the mixture's distribution function by bisection, (points, levels, outputs).
+
+    The quantile of a mixture lies between the least and the largest of its components' quantiles.
+    """
+    q = levels[:, None, None]
+    ends = _components(lambda d: d.icdf(q), likelihood, outputs, noise)
+    low, high = jnp.min(ends, axis=0), jnp.max(ends, axis=0)
+
+    def halve(_, bracket):
+        low, high = bracket
+        middle = 0.5 * (low + high)
+        below = jnp.mean(_components(lambda d: d.cdf(middle), likelihood, outputs, noise), axis=0) < q
+        return jnp.where(below, middle, low), jnp.where(below, high, middle)
+
+    if outputs.shape[0] > 1:
+        low, high = jax.lax.fori_loop(0, 32 if low.dtype == jnp.float32 else 60, halve, (low, high))
+    return jnp.swapaxes(0.5 * (low + high), 0, 1)

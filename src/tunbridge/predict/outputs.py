@@ -1,0 +1,87 @@
+"""The outputs of many networks at many points, block by block."""
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.types import Params, PyTree
+from tunbridge.model.model import Model
+
+_BLOCK_NUMBERS = 2**22
+"""How many numbers a block of outputs may hold."""
+_CACHE_NUMBERS = 2**24
+"""Up to this size all outputs are kept once computed."""
+
+
+class Outputs:
+    """Outputs (components, points, outputs) of a model with stacked parameters, computed when asked for."""
+
+    def __init__(self, model: Model, params: Params, x: np.ndarray):
+        self.model, self.params, self.x = model, params, x
+        self.num_components = jax.tree.leaves(params)[0].shape[0]
+        first = jax.eval_shape(_forward, model, params, x[:1])
+        self.num_outputs = first.shape[-1]
+        self._cached: Array | None = None
+
+    def answer(self, question: Callable, *rows: Any, common: PyTree = (), cost: int = 1) -> Any:
+        """The rows of ``question(likelihood, outputs, noise, common, *rows)``, block by block.
+
+        `question` sees outputs (components, block, outputs) and gives arrays with leading axis block; it is a
+        function defined once, so that it compiles once. `rows` have leading axis points. `cost` is how many numbers
+        it makes of each output.
+        """
+        num = len(self.x)
+        width = self.num_components * self.num_outputs
+        size = min(num, max(1, _BLOCK_NUMBERS // (width * cost)))
+        answers = []
+        for start in range(0, num, size):
+            stop = min(start + size, num)
+            outputs = self._block(start, stop, size)
+            parts = [_pad(row[start:stop], size) for row in rows]
+            answer = _ask(question, self.model.likelihood, outputs, self.params.noise, common, *parts)
+            answers.append(jax.tree.map(lambda leaf, keep=stop - start: leaf[:keep], answer))
+        return answers[0] if len(answers) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *answers)
+
+    def _block(self, start: int, stop: int, size: int) -> Array:
+        if len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
+            return _forward(self.model, self.params, _pad(self.x[start:stop], size))
+        if self._cached is None:
+            parts = self._forward_blocks()
+            self._cached = parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
+        outputs = self._cached[:, start:stop]
+        return outputs if stop - start == size else jnp.pad(outputs, ((0, 0), (0, size - stop + start), (0, 0)), "edge")
+
+    def _forward_blocks(self) -> list[Array]:
+        features = math.prod(self.x.shape[1:])
+        size = min(len(self.x), max(1, _BLOCK_NUMBERS // max(features, self.num_outputs)))
+        starts = range(0, len(self.x), size)
+        return [
+            _forward(self.model, self.params, _pad(self.x[s : s + size], size))[:, : len(self.x) - s] for s in starts
+        ]
+
+
+@jax.jit
+def _forward(model: Model, params: Params, x: Array) -> Array:
+    """Outputs (components, points, outputs): a network after another on a CPU, all at once elsewhere."""
+    num = jax.tree.leaves(params)[0].shape[0]
+    together = 1 if jax.default_backend() == "cpu" else num
+    return jax.lax.map(lambda one: model.outputs(one, x), params, batch_size=together)
+
+
+@partial(jax.jit, static_argnums=0)
+def _ask(question: Callable, likelihood: Any, outputs: Array, noise: PyTree, common: PyTree, *rows: Array) -> Any:
+    return question(likelihood, outputs, noise, common, *rows)
+
+
+def _pad(rows: Any, size: int) -> Any:
+    """Rows filled up to `size` with copies of the last."""
+    missing = size - len(rows)
+    if missing == 0:
+        return rows
+    return np.concatenate([rows, np.repeat(np.asarray(rows[-1:]), missing, axis=0)])

@@ -1,0 +1,1 @@
+"""How a loop is driven: batches, chunks, members, progress, checkpoints."""

@@ -1,0 +1,116 @@
+"""Batches as a pure function of (key, step), so that a resumed run sees the rows it would have seen."""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import num_bytes
+from tunbridge.core.types import Key, PyTree
+
+_HOST_BYTES = 2**26
+"""How much of a stream is stacked for one chunk."""
+
+
+class FullBatch(eqx.Module):
+    """All the data at every step."""
+
+    data: Data
+
+    def start(self, key: Key, step: Array) -> PyTree:
+        """Nothing to remember."""
+        return ()
+
+    def next(self, key: Key, cursor: PyTree, step: Array) -> tuple[PyTree, Data]:
+        """All of it."""
+        return cursor, self.data
+
+
+class Minibatches(eqx.Module):
+    """Rows in an order permuted anew each epoch; the last batch of an epoch wraps to its start.
+
+    The permutation is a pure function of (key, epoch); the cursor holds it while the epoch lasts.
+    """
+
+    data: Data
+    size: int = eqx.field(static=True)
+
+    def start(self, key: Key, step: Array) -> PyTree:
+        """The permutation of the epoch that `step` lies in."""
+        return self._permutation(key, step // self._per_epoch)
+
+    def next(self, key: Key, cursor: PyTree, step: Array) -> tuple[PyTree, Data]:
+        """The rows of batch `step`."""
+        epoch, place = step // self._per_epoch, step % self._per_epoch
+        fresh = place == 0
+        cursor = jax.lax.cond(fresh, lambda: self._permutation(key, epoch), lambda: cursor)
+        rows = cursor[(place * self.size + jnp.arange(self.size)) % self.data.num]
+        return cursor, jax.tree.map(lambda leaf: leaf[rows], self.data)
+
+    @property
+    def _per_epoch(self) -> int:
+        return -(-self.data.num // self.size)
+
+    def _permutation(self, key: Key, epoch: Array) -> Array:
+        return jax.random.permutation(jax.random.fold_in(key, epoch), self.data.num)
+
+
+class Stacked(eqx.Module):
+    """Some consecutive batches of a stream, from step `first` on."""
+
+    batches: Data
+    first: Any
+
+    def start(self, key: Key, step: Array) -> PyTree:
+        """Nothing to remember."""
+        return ()
+
+    def next(self, key: Key, cursor: PyTree, step: Array) -> tuple[PyTree, Data]:
+        """Batch `step`."""
+        return cursor, jax.tree.map(lambda leaf: leaf[step - self.first], self.batches)
+
+
+class HostCursor:
+    """A place in a stream: which epoch, and how many of its batches are used up."""
+
+    def __init__(self, stream: Stream, epoch: int = 0, used: int = 0):
+        self.stream, self.epoch, self.used = stream, epoch, used
+        self.shape = jax.tree.map(jnp.shape, stream.first())
+        self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(stream.first()), 1)))
+        self._iterator: Iterator | None = None
+
+    def take(self, start: int, count: int) -> Stacked:
+        """The next `count` batches, padded to the capacity so that one program serves all."""
+        batches = [self._next() for _ in range(count)]
+        padded = batches + [batches[-1]] * (self.capacity - count)
+        return Stacked(jax.tree.map(lambda *leaves: np.stack(leaves), *padded), np.int32(start))
+
+    def _next(self) -> Data:
+        if self._iterator is None:
+            self._iterator = itertools.islice(iter(self.stream.make(self.epoch)), self.used, None)
+        pair = next(self._iterator, None)
+        if pair is None:
+            if self.used == 0:
+                raise InputError(
+                    "batches in every epoch",
+                    f"none in epoch {self.epoch}",
+                    "Pass a function make(epoch), or an iterable that restarts.",
+                )
+            self.epoch, self.used, self._iterator = self.epoch + 1, 0, None
+            return self._next()
+        self.used += 1
+        batch = jax.tree.map(np.asarray, Data(*pair))
+        if (shape := jax.tree.map(jnp.shape, batch)) != self.shape:
+            raise InputError(
+                f"batches of one shape, {self.shape.x} as the first",
+                f"{shape.x} in epoch {self.epoch}, batch {self.used - 1}",
+                "Drop or fill up the last batch of an epoch.",
+            )
+        return batch

@@ -1,0 +1,123 @@
+"""Some steps of a method in one jitted program, whose start and stop are traced.
+
+One program serves warm-up, sampling, any thinning and the last short chunk. Nothing here depends on where chunks
+begin or end, so results are equal to the bit however a run is cut.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.errors import Result
+from tunbridge.core.tree import num_bytes
+from tunbridge.core.types import Key, Params, PyTree
+
+_BUFFER_BYTES = 2**22
+_MOST_KEPT = 1024
+
+
+class Plan(NamedTuple):
+    """How long a run is and what it keeps: every `thin`-th step after `warmup`."""
+
+    steps: int
+    warmup: int
+    thin: int
+
+    def kept(self, step: int) -> int:
+        """How many are kept by the end of `step` steps."""
+        return max(0, (step - self.warmup) // self.thin)
+
+
+class Carry(NamedTuple):
+    """What one chunk hands to the next."""
+
+    state: PyTree
+    info: Any
+    """The last step's statistics; `info.result` is a `Result`."""
+    result: Array
+    """The first result that was not successful."""
+    failed: Array
+    """The step it came at; -1 if none."""
+
+
+def member_keys(key: Key) -> tuple[Key, Key, Key]:
+    """One member's keys for its start, its batches and its steps."""
+    return tuple(jax.random.split(key, 3))  # type: ignore[return-value]
+
+
+def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | None, warmup: Array) -> Carry:
+    key_start, key_batches, key_steps = member_keys(key)
+    step = jnp.zeros((), jnp.int32)
+    _, batch = source.next(key_batches, source.start(key_batches, step), step)
+    if params is None:
+        params = method.start(key_start, target, batch)
+    state = method.init(jax.random.fold_in(key_start, 1), target, params, batch, warmup)
+    info = jax.eval_shape(lambda: method.step(key_steps, target, state, batch)[1])
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
+    return Carry(state, empty, jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32))
+
+
+def capacity(one: PyTree) -> int:
+    """How many kept entries of this shape a chunk has room for."""
+    return max(1, min(_MOST_KEPT, _BUFFER_BYTES // max(num_bytes(one), 1)))
+
+
+def kept_shape(method: Any, carry: Carry) -> PyTree:
+    """The shape of one kept entry: what the method keeps of its state, and the step's statistics."""
+    return jax.eval_shape(lambda c: (method.keep(c.state), c.info), carry)
+
+
+def _chunk(
+    method: Any, target: Any, source: Any, key: Key, carry: Carry, start: Array, stop: Array, plan: Plan
+) -> tuple[Carry, PyTree]:
+    """Steps start, ..., stop - 1, and the entries kept on the way."""
+    _, key_batches, key_steps = member_keys(key)
+    one = kept_shape(method, carry)
+    slots = capacity(one) + 1  # the last one takes what is written but not kept
+
+    def step(t, inner):
+        carry, cursor = inner
+        cursor, batch = source.next(key_batches, cursor, t)
+        state, info = method.step(jax.random.fold_in(key_steps, t), target, carry.state, batch)
+        first = (carry.result == Result.SUCCESSFUL) & (info.result != Result.SUCCESSFUL)
+        result = jnp.where(first, info.result, carry.result)
+        return Carry(state, info, result, jnp.where(first, t, carry.failed)), cursor
+
+    def segment(loop):
+        t, carry, cursor, buffer, count = loop
+        boundary = plan.warmup + (jnp.maximum(t - plan.warmup, 0) // plan.thin + 1) * plan.thin
+        end = jnp.minimum(boundary, stop)
+        carry, cursor = jax.lax.fori_loop(t, end, step, (carry, cursor))
+        entry = (method.keep(carry.state), carry.info)
+        buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, entry)
+        return end, carry, cursor, buffer, count + (end == boundary)
+
+    buffer = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), one)
+    loop = (start, carry, source.start(key_batches, start), buffer, jnp.zeros((), jnp.int32))
+    _, carry, _, buffer, _ = jax.lax.while_loop(lambda loop: loop[0] < stop, segment, loop)
+    return carry, buffer
+
+
+begin, chunk = jax.jit(_begin), jax.jit(_chunk)
+
+
+@jax.jit
+def begin_all(method, target, source, keys, params, warmup) -> Carry:
+    """`begin` for many members at once."""
+    return jax.vmap(partial(_begin, method, target, source), in_axes=(0, None, None))(keys, params, warmup)
+
+
+@jax.jit
+def chunk_all(method, target, source, keys, carry, start, stop, plan) -> tuple[Carry, PyTree]:
+    """`chunk` for many members at once."""
+    one_member = partial(_chunk, method, target, source)
+    return jax.vmap(one_member, in_axes=(0, 0, None, None, None))(keys, carry, start, stop, plan)
+
+
+def traced(plan: Plan) -> Plan:
+    """The plan as strongly typed numbers, which compile nothing anew."""
+    return Plan(*(np.int32(number) for number in plan))

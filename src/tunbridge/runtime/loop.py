@@ -1,0 +1,200 @@
+"""The only loop: chunks of steps, and between them progress, callbacks, checkpoints and early ends."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import strong
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.runtime.checkpoint import Checkpoint, fingerprint
+from tunbridge.runtime.chunk import Plan
+from tunbridge.runtime.members import Lane, cores, spread
+from tunbridge.runtime.progress import Bar
+
+_CURVE = 200
+"""How many points of its learning curve an optimiser keeps."""
+
+
+class Run(eqx.Module):
+    """How long a sampler runs.
+
+    Parameters
+    ----------
+    chains
+        Independent chains.
+    warmup, draws
+        Steps of adaptation, whose states are dropped, and kept draws, a chain.
+    thin
+        Steps between kept draws.
+    batch_size
+        Rows a step; None is all of them (for stochastic-gradient samplers: at most 128).
+    temperature
+        Divides the log posterior; 1 is Bayes.
+    """
+
+    chains: int = 4
+    warmup: int = 1000
+    draws: int = 1000
+    thin: int = 1
+    batch_size: int | None = None
+    temperature: float = eqx.field(default=1.0, converter=float)
+
+    def __check_init__(self):
+        _at_least_one(chains=self.chains, draws=self.draws, thin=self.thin, batch_size=self.batch_size)
+        if self.warmup < 0 or not self.temperature > 0:
+            raise InputError(
+                "warmup >= 0 and temperature > 0", f"{self.warmup} and {self.temperature}", "Change these."
+            )
+
+    def plan(self) -> Plan:
+        """Keep every `thin`-th step after warm-up."""
+        return Plan(self.warmup + self.draws * self.thin, self.warmup, self.thin)
+
+
+class Train(eqx.Module):
+    """How long an optimiser runs.
+
+    Parameters
+    ----------
+    steps
+        Steps in all.
+    batch_size
+        Rows a step; None is all of them.
+    patience
+        Stop when the smoothed objective has not fallen for that many steps; None never stops early.
+    """
+
+    steps: int = 2000
+    batch_size: int | None = None
+    patience: int | None = None
+
+    def __check_init__(self):
+        _at_least_one(steps=self.steps, batch_size=self.batch_size, patience=self.patience)
+
+    def plan(self) -> Plan:
+        """Keep a learning curve of some 200 points."""
+        return Plan(self.steps, 0, max(1, self.steps // _CURVE))
+
+
+def _at_least_one(**numbers: int | None) -> None:
+    for name, number in numbers.items():
+        if number is not None and (isinstance(number, float) or number < 1):
+            raise InputError(f"{name} as a whole number of at least 1", f"{number}", f"Change {name}.")
+
+
+class Trace(NamedTuple):
+    """What one member leaves behind."""
+
+    state: PyTree
+    """Its last state."""
+    kept: PyTree
+    """What the method kept, with a leading axis."""
+    info: Any
+    """The statistics of the kept steps, with a leading axis."""
+    step: int
+    """Steps done."""
+    seconds: float
+    """Seconds spent on them, compilation included."""
+
+
+class Event(NamedTuple):
+    """What a callback is told after each chunk."""
+
+    members: list[int]
+    step: int
+    steps: int
+    facts: dict[str, float]
+
+
+class Options(NamedTuple):
+    """How a fit is driven; see `Method.fit`. None of it changes what is computed, only how far."""
+
+    init: Params | None = None
+    progress: bool = True
+    checkpoint: str | os.PathLike | None = None
+    max_seconds: float | None = None
+    callbacks: Sequence[Callable[[Event], bool | None]] = ()
+
+
+def run(
+    method: Any, target: Any, data: Data | Stream, duration: Run | Train, keys: Key, options: Options
+) -> list[Trace]:
+    """Drive one member a key through all steps.
+
+    `max_seconds` and the callbacks act between chunks; a callback that returns True ends the run.
+    """
+    plan = duration.plan()
+    if options.checkpoint is not None and isinstance(data, Stream) and not data.restartable:
+        raise InputError(
+            "data that can be restarted, which checkpoint= needs",
+            "a bare iterable",
+            "Use Data.from_batches(make, num=N) with a function make(epoch).",
+        )
+    method, target, init = strong(method), strong(target), strong(options.init)
+    groups = spread(len(keys))
+    lanes = [Lane(members, method, target, data, duration.batch_size, plan, keys) for members in groups]
+    folders = _checkpoints(options.checkpoint, len(lanes), method, target, data, plan, keys, init)
+    with Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:
+        for lane, folder in zip(lanes, folders, strict=True):
+            lane.begin(init, folder)
+        bar.resume(sum(lane.step for lane in lanes))
+        _drive(lanes, bar, options)
+    return [trace for lane in lanes for trace in _traces(lane)]
+
+
+def _drive(lanes: list[Lane], bar: Bar, options: Options) -> None:
+    """A worker a core takes (lane, chunk) tasks; this thread looks after everything between chunks."""
+    deadline = time.perf_counter() + (float("inf") if options.max_seconds is None else options.max_seconds)
+    stopping = False
+    with ThreadPoolExecutor(min(len(lanes), cores())) as pool:
+        running: dict[Future, Lane] = {}
+        try:
+            for lane in lanes:
+                if not lane.finished:
+                    running[pool.submit(lane.advance)] = lane
+                    if len(running) == 1:
+                        wait(running)  # the first chunk compiles for all
+            while running:
+                done, _ = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    lane = running.pop(future)
+                    future.result()
+                    bar.update(sum(each.step for each in lanes), lane.facts)
+                    event = Event(lane.members, lane.step, lane.plan.steps, lane.facts)
+                    stopping |= any([bool(callback(event)) for callback in options.callbacks])
+                    stopping |= time.perf_counter() > deadline
+                    if not (lane.finished or stopping):
+                        running[pool.submit(lane.advance)] = lane
+        finally:  # an interrupt or a failure loses nothing: the other lanes end their chunk and are saved
+            wait([future for future in running if not future.cancel()])
+            for lane in lanes:
+                lane.save()
+
+
+def _checkpoints(folder: str | os.PathLike | None, num: int, *run: PyTree) -> list[Checkpoint | None]:
+    if folder is None:
+        return [None] * num
+    identity = fingerprint(*(part.first() if isinstance(part, Stream) else part for part in run))
+    return [Checkpoint(Path(folder) / f"lane{i:04d}", f"{identity}/{i}/{num}") for i in range(num)]
+
+
+def _traces(lane: Lane) -> list[Trace]:
+    kept, info = lane.kept()
+    if len(lane.members) == 1:
+        return [Trace(lane.carry.state, kept, info, lane.step, lane.seconds)]
+
+    def member(tree: PyTree, i: int, axis: int) -> PyTree:
+        return jax.tree.map(lambda leaf: leaf[(slice(None),) * axis + (i,)], tree)
+
+    return [
+        Trace(member(lane.carry.state, i, 0), member(kept, i, 1), member(info, i, 1), lane.step, lane.seconds)
+        for i in range(len(lane.members))
+    ]

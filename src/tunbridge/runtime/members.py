@@ -1,0 +1,162 @@
+"""How chains and ensemble members are spread over the machine.
+
+On a CPU each member is a lane of its own, and a worker thread a core takes (lane, chunk) tasks: nobody waits for
+the slowest, and small matrix products do not pay for a batch axis. On a GPU all members are one lane, vmapped.
+"""
+
+import os
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import NumericalError, Result
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.runtime import chunk as program
+from tunbridge.runtime.batches import FullBatch, HostCursor, Minibatches
+from tunbridge.runtime.checkpoint import Checkpoint, pack, unpack
+
+_CHUNK_SECONDS = 0.25
+_SAVE_SECONDS = 0.5
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def spread(num: int) -> list[list[int]]:
+    """Which members share a lane: one each on a CPU, all in one on an accelerator."""
+    if jax.default_backend() == "cpu":
+        return [[member] for member in range(num)]
+    return [list(range(num))]
+
+
+class Lane:
+    """One or more members that advance together, chunk by chunk."""
+
+    def __init__(
+        self,
+        members: list[int],
+        method: Any,
+        target: Any,
+        data: Data | Stream,
+        batch_size: int | None,
+        plan: program.Plan,
+        keys: Key,
+    ):
+        self.members, self.method, self.target, self.plan = members, method, target, plan
+        self.keys = keys[members[0]] if len(members) == 1 else keys[np.asarray(members)]
+        self._cursor = HostCursor(data) if isinstance(data, Stream) else None
+        self._source = None if isinstance(data, Stream) else _source(data, batch_size)
+        self.step, self.seconds = 0, 0.0
+        self.carry: program.Carry
+        self._length, self._records, self._saved = 1, [], 0.0
+        self._checkpoint: Checkpoint | None = None
+
+    def begin(self, params: Params | None, checkpoint: Checkpoint | None) -> None:
+        """Start, or take up where the checkpoint left off."""
+        run = program.begin if len(self.members) == 1 else program.begin_all
+        source = self._source if self._cursor is None else self._peek()
+        arguments = (self.method, self.target, source, self.keys, params, np.int32(self.plan.warmup))
+        self._checkpoint = checkpoint
+        found = None
+        if checkpoint is not None:
+            found = checkpoint.load(jax.eval_shape(run, *arguments))
+        if found is None:
+            self.carry = run(*arguments)
+        else:
+            self.carry, facts = found
+            self.step, self.seconds = facts["step"], facts["seconds"]
+            if self._cursor is not None:
+                self._cursor = HostCursor(self._cursor.stream, facts["epoch"], facts["used"])
+        self._one = program.kept_shape(self.method, self.carry)
+        if len(self.members) > 1:
+            self._one = jax.eval_shape(jax.vmap(lambda c: (self.method.keep(c.state), c.info)), self.carry)
+
+    def _peek(self) -> Any:
+        assert self._cursor is not None
+        return HostCursor(self._cursor.stream).take(0, 1)
+
+    def advance(self) -> None:
+        """One chunk: about a quarter of a second."""
+        began = time.perf_counter()
+        stop = self._stop()
+        source = self._source if self._cursor is None else self._cursor.take(self.step, stop - self.step)
+        run = program.chunk if len(self.members) == 1 else program.chunk_all
+        start = np.int32(self.step)
+        plan = program.traced(self.plan)
+        carry, buffer = run(self.method, self.target, source, self.keys, self.carry, start, np.int32(stop), plan)
+        self._refuse_failure(np.atleast_1d(carry.result), np.atleast_1d(carry.failed))  # waits for the chunk
+        count = self.plan.kept(stop) - self.plan.kept(self.step)
+        if count:
+            if len(self.members) > 1:
+                buffer = jax.tree.map(lambda leaf: np.swapaxes(np.asarray(leaf), 0, 1), buffer)
+            self._records.append(pack(buffer, count, self._one))
+        elapsed = time.perf_counter() - began
+        length = stop - self.step
+        self._length = max(1, min(8 * self._length, int(length * _CHUNK_SECONDS / max(elapsed, 1e-6))))
+        self.carry, self.step, self.seconds = carry, stop, self.seconds + elapsed
+        if self._checkpoint is not None and time.perf_counter() - self._saved > _SAVE_SECONDS:
+            self.save()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all steps are done, or the method says it is."""
+        return self.step >= self.plan.steps or bool(np.all(self.method.done(self.carry.state)))
+
+    @property
+    def facts(self) -> dict[str, float]:
+        """The last step's scalar statistics."""
+        named = self.carry.info._asdict()
+        return {name: float(np.mean(value)) for name, value in named.items() if name != "result"}
+
+    def save(self) -> None:
+        """Make what was reached last."""
+        if self._checkpoint is None:
+            return
+        facts = {"step": self.step, "seconds": self.seconds}
+        if self._cursor is not None:
+            facts |= {"epoch": self._cursor.epoch, "used": self._cursor.used}
+        self._checkpoint.save(self.carry, self._pending(), facts)
+        self._records, self._saved = [], time.perf_counter()
+
+    def kept(self) -> PyTree:
+        """All kept entries: leading axis draws, then members where the lane has several."""
+        if self._checkpoint is None:
+            return unpack(self._pending(), self._one)
+        return unpack(self._checkpoint.draws(program.num_bytes(self._one)), self._one)
+
+    def _pending(self) -> np.ndarray:
+        return np.concatenate(self._records) if self._records else np.zeros((0, program.num_bytes(self._one)), np.uint8)
+
+    def _stop(self) -> int:
+        room = self.plan.kept(self.step) + program.capacity(self._member_shape())
+        stop = min(self.step + self._length, self.plan.steps, self.plan.warmup + room * self.plan.thin)
+        return stop if self._cursor is None else min(stop, self.step + self._cursor.capacity)
+
+    def _member_shape(self) -> PyTree:
+        if len(self.members) == 1:
+            return self._one
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self._one)
+
+    def _refuse_failure(self, results: np.ndarray, failed: np.ndarray) -> None:
+        bad = np.flatnonzero(results)
+        if not len(bad):
+            return
+        where = self._checkpoint
+        saved = (
+            "Nothing was saved: pass checkpoint= to keep what was reached."
+            if where is None
+            else f"{where.folder} holds what was saved up to the last checkpoint before it."
+        )
+        first = int(bad[0])
+        raise NumericalError(Result(int(results[first])), int(failed[first]), self.members[first], saved)
+
+
+def _source(data: Data, batch_size: int | None) -> FullBatch | Minibatches:
+    if batch_size is None or batch_size >= data.num:
+        return FullBatch(data)
+    return Minibatches(data, batch_size)
