@@ -1,0 +1,7 @@
+"""Methods against the truth and against each other."""
+
+from tunbridge.bench.compare import Comparison, compare
+from tunbridge.bench.exact import PROBLEMS, Problem
+from tunbridge.bench.promises import PROMISES, Promise, deviation
+
+__all__ = ["PROBLEMS", "PROMISES", "Comparison", "Problem", "Promise", "compare", "deviation"]

@@ -1,0 +1,51 @@
+"""What each method promises of the exact problems: one table, each entry with its tolerance."""
+
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from tunbridge.bench.exact import Problem
+from tunbridge.core.types import Key
+from tunbridge.inference.posteriors import Posterior
+
+Kind = Literal["exact", "mean", "mode", "none"]
+
+
+class Promise(NamedTuple):
+    """What holds of a method's posterior in function space.
+
+    `kind` is "exact" (mean and standard deviation), "mean", "mode" (the function of the most probable weights) or
+    "none". `tolerance` is in posterior standard deviations.
+    """
+
+    kind: Kind
+    tolerance: float = np.inf
+
+
+PROMISES: dict[str, dict[str, Promise]] = {
+    "map": {
+        "linear": Promise("mean", 1e-3),
+        "linear_unknown": Promise("none"),
+        "logistic": Promise("mode", 1e-3),
+        "tanh_unit": Promise("mode", 1e-3),
+    },
+    "ensemble": {
+        "linear": Promise("mean", 1e-3),
+        "linear_unknown": Promise("none"),
+        "logistic": Promise("mode", 1e-3),
+        "tanh_unit": Promise("mode", 1e-3),
+    },
+}
+"""Method, problem: promise."""
+
+
+def deviation(problem: Problem, posterior: Posterior, kind: Kind, key: Key, num: int = 4000) -> float:
+    """How far a posterior is from the truth, in posterior standard deviations: the worst of the problem's inputs."""
+    values = problem.outputs(posterior.sample(key, num)).astype(np.float64)
+    if kind == "none":
+        return 0.0
+    centre = problem.mode if kind == "mode" else problem.mean
+    off = np.abs(values.mean(axis=0) - centre) / problem.sd
+    if kind == "exact":
+        off = np.maximum(off, np.abs(values.std(axis=0) / problem.sd - 1.0))
+    return float(off.max())

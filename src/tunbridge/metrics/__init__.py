@@ -1,0 +1,34 @@
+"""Predictive in, numbers out: scores, calibration, detection, distance."""
+
+from tunbridge.metrics.calibration import (
+    Reliability,
+    coverage,
+    ece,
+    equal_mass,
+    equal_width,
+    pit,
+    reliability,
+)
+from tunbridge.metrics.detection import aupr, auroc, fpr95
+from tunbridge.metrics.fidelity import wasserstein
+from tunbridge.metrics.scoring import accuracy, brier, crps, interval_score, log_score, rmse
+
+__all__ = [
+    "Reliability",
+    "accuracy",
+    "aupr",
+    "auroc",
+    "brier",
+    "coverage",
+    "crps",
+    "ece",
+    "equal_mass",
+    "equal_width",
+    "fpr95",
+    "interval_score",
+    "log_score",
+    "pit",
+    "reliability",
+    "rmse",
+    "wasserstein",
+]

@@ -1,0 +1,61 @@
+"""Do stated probabilities come true?"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.metrics.scoring import column, labels
+from tunbridge.predict.predictive import Predictive
+
+Edges = Callable[[np.ndarray, int], np.ndarray]
+
+
+def equal_width(confidence: np.ndarray, bins: int) -> np.ndarray:
+    """Edges of bins of one width on [0, 1]."""
+    return np.linspace(0.0, 1.0, bins + 1)
+
+
+def equal_mass(confidence: np.ndarray, bins: int) -> np.ndarray:
+    """Edges of bins with as many points each."""
+    return np.quantile(confidence, np.linspace(0.0, 1.0, bins + 1))
+
+
+class Reliability(NamedTuple):
+    """What was claimed and what came true, by bin of confidence; empty bins are left out."""
+
+    confidence: np.ndarray
+    accuracy: np.ndarray
+    count: np.ndarray
+
+
+def reliability(predictive: Predictive, y: Any, bins: int = 15, edges: Edges = equal_width) -> Reliability:
+    """Mean confidence and accuracy in bins of the confidence, the probability of the most probable class."""
+    probs = np.asarray(predictive.probs, np.float64)
+    confidence, hit = probs.max(axis=1), probs.argmax(axis=1) == np.asarray(labels(predictive, y))
+    inner = edges(confidence, bins)[1:-1]
+    where = np.searchsorted(inner, confidence, side="left")
+    count = np.bincount(where, minlength=bins)
+    full = count > 0
+    mean = [np.bincount(where, values, minlength=bins)[full] / count[full] for values in (confidence, hit)]
+    return Reliability(mean[0], mean[1], count[full])
+
+
+def ece(predictive: Predictive, y: Any, bins: int = 15, edges: Edges = equal_width) -> float:
+    """Expected calibration error: mean gap between confidence and accuracy :cite:p:`naeini2015obtaining`."""
+    table = reliability(predictive, y, bins, edges)
+    return float(np.sum(table.count * np.abs(table.confidence - table.accuracy)) / np.sum(table.count))
+
+
+def coverage(predictive: Predictive, y: Any, mass: float = 0.9) -> float:
+    """Share of values inside the central interval of that mass (the PICP)."""
+    values = column(predictive, y)
+    lower, upper = predictive.interval(mass)
+    return float(jnp.mean((lower <= values) & (values <= upper)))
+
+
+def pit(predictive: Predictive, y: Any) -> Array:
+    """Probability integral transforms F(y), (points, outputs): uniform if the predictive is right."""
+    return predictive.cdf(column(predictive, y))

@@ -1,0 +1,38 @@
+"""How well a score (an uncertainty, say) tells positives (errors, strangers) from the rest."""
+
+from typing import Any
+
+import numpy as np
+
+from tunbridge.core.errors import InputError
+
+
+def auroc(scores: Any, positive: Any) -> float:
+    """Area under the ROC curve: the chance that a positive scores above a negative."""
+    from sklearn.metrics import roc_auc_score
+
+    return float(roc_auc_score(*_checked(scores, positive)))
+
+
+def aupr(scores: Any, positive: Any) -> float:
+    """Area under the precision-recall curve, as average precision."""
+    from sklearn.metrics import average_precision_score
+
+    return float(average_precision_score(*_checked(scores, positive)))
+
+
+def fpr95(scores: Any, positive: Any) -> float:
+    """Share of negatives let through at the threshold that catches 95 % of the positives."""
+    truth, values = _checked(scores, positive)
+    caught = np.sort(values[truth])[::-1]
+    threshold = caught[int(np.ceil(0.95 * len(caught))) - 1]
+    return float(np.mean(values[~truth] >= threshold))
+
+
+def _checked(scores: Any, positive: Any) -> tuple[np.ndarray, np.ndarray]:
+    values, truth = np.asarray(scores, np.float64).reshape(-1), np.asarray(positive).astype(bool).reshape(-1)
+    if values.shape != truth.shape:
+        raise InputError("a score for each label", f"{len(values)} and {len(truth)}", "Pass matching arrays.")
+    if truth.all() or not truth.any():
+        raise InputError("both positives and negatives", "one kind only", "Pass examples of both.")
+    return truth, values

@@ -1,0 +1,91 @@
+"""Scores of a predictive distribution against what came: averages over points (and outputs)."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.errors import InputError
+from tunbridge.predict.predictive import Predictive
+
+_PANELS, _ORDER = 16, 8
+_TAIL = 1e-6
+
+
+def column(predictive: Predictive, y: Any) -> Array:
+    """Targets as (points, outputs), of the shape of the predictive's mean."""
+    values = jnp.asarray(y)
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape != predictive.mean.shape:
+        raise InputError(f"y of shape {predictive.mean.shape}", f"shape {values.shape}", "Pass the targets of x.")
+    return values
+
+
+def labels(predictive: Predictive, y: Any) -> Array:
+    """Targets as whole numbers (points,), each the number of a class."""
+    values = jnp.asarray(y).reshape(-1)
+    num, classes = predictive.probs.shape
+    if values.shape != (num,) or (values < 0).any() or (values >= classes).any():
+        raise InputError(
+            f"{num} labels from 0 to {classes - 1}",
+            f"{len(values)} from {values.min()} to {values.max()}",
+            "Pass the labels of x.",
+        )
+    return values.astype(jnp.int32)
+
+
+def log_score(predictive: Predictive, y: Any) -> float:
+    """Mean log predictive density of y; its negative is the NLL."""
+    return float(jnp.mean(predictive.log_prob(y)))
+
+
+def rmse(predictive: Predictive, y: Any) -> float:
+    """Root mean squared error of the predictive mean."""
+    return float(jnp.sqrt(jnp.mean((predictive.mean - column(predictive, y)) ** 2)))
+
+
+def accuracy(predictive: Predictive, y: Any) -> float:
+    """Share of points whose most probable class is the right one."""
+    return float(jnp.mean(predictive.mode == labels(predictive, y)))
+
+
+def brier(predictive: Predictive, y: Any) -> float:
+    r"""Brier score, the mean of :math:`\sum_c (p_c - 1\{y = c\})^2`, from 0 to 2 :cite:p:`brier1950verification`."""
+    probs = predictive.probs
+    hit = jnp.arange(probs.shape[-1])[None] == labels(predictive, y)[:, None]
+    return float(jnp.mean(jnp.sum((probs - hit) ** 2, axis=-1)))
+
+
+def crps(predictive: Predictive, y: Any) -> float:
+    r"""Continuous ranked probability score, in the units of y :cite:p:`gneiting2007strictly`.
+
+    The mean of :math:`\int (F(t) - 1\{t \ge y\})^2 \, dt`, by Gauss-Legendre panels on both sides of y.
+    """
+    values = column(predictive, y)
+    low, high = predictive.quantile([_TAIL, 1 - _TAIL])
+    inside = jnp.clip(values, low, high)
+    nodes, weights = _panels()
+    left = low[None] + (inside - low)[None] * nodes[:, None, None]
+    right = inside[None] + (high - inside)[None] * nodes[:, None, None]
+    below = jnp.tensordot(weights, predictive.cdf(left) ** 2, axes=1) * (inside - low)
+    above = jnp.tensordot(weights, (1 - predictive.cdf(right)) ** 2, axes=1) * (high - inside)
+    return float(jnp.mean(below + above + jnp.abs(values - inside)))
+
+
+def interval_score(predictive: Predictive, y: Any, mass: float = 0.9) -> float:
+    r"""Width of the central interval plus :math:`2/\alpha` times the miss, :math:`\alpha = 1 - \text{mass}`.
+
+    Winkler's score :cite:p:`winkler1972decision`, which the true quantiles minimise.
+    """
+    values = column(predictive, y)
+    lower, upper = predictive.interval(mass)
+    miss = jnp.maximum(lower - values, 0) + jnp.maximum(values - upper, 0)
+    return float(jnp.mean(upper - lower + 2 / (1 - mass) * miss))
+
+
+def _panels() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of composite Gauss-Legendre quadrature on [0, 1]."""
+    node, weight = np.polynomial.legendre.leggauss(_ORDER)
+    starts = np.arange(_PANELS)[:, None]
+    return ((starts + (node + 1) / 2) / _PANELS).reshape(-1), np.tile(weight / 2 / _PANELS, _PANELS)

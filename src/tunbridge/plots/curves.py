@@ -1,0 +1,63 @@
+"""Predictives along one input."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tunbridge.core.errors import InputError
+from tunbridge.predict.predictive import Predictive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, ORANGE, GREY = "#2f6690", "#d1603d", "#6b7280"
+
+
+def new_axes(axes: "Axes | None") -> "Axes":
+    """The axes given, or new ones."""
+    if axes is not None:
+        return axes
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+
+
+def band(
+    predictive: Predictive, x: Any, *, data: Any = None, masses: tuple[float, ...] = (0.5, 0.9), axes: "Axes | None" = None
+) -> "Axes":
+    """Mean and central intervals along x; `data` adds the points it was fitted to."""
+    axes = new_axes(axes)
+    x, order = _line(x, predictive)
+    for mass in sorted(masses, reverse=True):
+        lower, upper = (np.asarray(end)[order, 0] for end in predictive.interval(mass))
+        axes.fill_between(x, lower, upper, color=BLUE, alpha=0.22, lw=0, label=f"{mass:.0%} interval")
+    axes.plot(x, np.asarray(predictive.mean)[order, 0], color=BLUE, lw=1.8, label="mean")
+    if data is not None:
+        axes.plot(np.asarray(data.x)[:, 0], np.asarray(data.y)[:, 0], ".", color="black", ms=4, label="data")
+    axes.set(xlabel="x", ylabel="y")
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def split(predictive: Predictive, x: Any, *, axes: "Axes | None" = None) -> "Axes":
+    """Aleatoric and epistemic standard deviation along x, with the total (numbers), or nats (classes)."""
+    axes = new_axes(axes)
+    x, order = _line(x, predictive)
+    parts = [np.asarray(part) for part in (predictive.total, predictive.aleatoric, predictive.epistemic)]
+    numbers = parts[0].ndim == 2
+    values = [np.sqrt(part[order, 0]) if numbers else part[order] for part in parts]
+    axes.fill_between(x, values[0], color=GREY, alpha=0.15, lw=0, label="total")
+    axes.plot(x, values[1], color=ORANGE, lw=1.8, label="aleatoric")
+    axes.plot(x, values[2], color=BLUE, lw=1.8, label="epistemic")
+    axes.set(xlabel="x", ylabel="standard deviation of y" if numbers else "uncertainty in nats")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def _line(x: Any, predictive: Predictive) -> tuple[np.ndarray, np.ndarray]:
+    line = np.asarray(x).reshape(len(x), -1)[:, 0]
+    if len(line) != len(predictive.aleatoric):
+        raise InputError(f"x of the predictive's {len(predictive.aleatoric)} points", f"{len(line)}", "Pass its x.")
+    order = np.argsort(line)
+    return line[order], order

@@ -1,0 +1,41 @@
+"""Claimed against observed frequencies."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tunbridge import metrics
+from tunbridge.plots.curves import BLUE, GREY, new_axes
+from tunbridge.predict.predictive import Predictive
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def calibration(predictive: Predictive, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
+    """Share of values inside the central interval, against the mass it claims (numbers)."""
+    axes = new_axes(axes)
+    level = np.asarray(metrics.pit(predictive, y)).reshape(-1)
+    masses = np.linspace(0, 1, 101)
+    observed = (2 * np.abs(level - 0.5)[None] <= masses[:, None]).mean(axis=1)
+    return _against_diagonal(axes, masses, observed, label, "mass of the interval", "share of values inside")
+
+
+def reliability(
+    predictive: Predictive, y: Any, *, bins: int = 10, label: str | None = None, axes: "Axes | None" = None
+) -> "Axes":
+    """Accuracy against confidence, in bins of as many points each (classes)."""
+    axes = new_axes(axes)
+    table = metrics.reliability(predictive, y, bins, metrics.equal_mass)
+    return _against_diagonal(axes, table.confidence, table.accuracy, label, "confidence", "accuracy", "o-")
+
+
+def _against_diagonal(axes, claimed, observed, label, xlabel, ylabel, style="-"):
+    first = not axes.lines
+    if first:
+        axes.plot([0, 1], [0, 1], "--", color=GREY, lw=1)
+    axes.plot(claimed, observed, style, ms=4, lw=1.8, label=label, color=BLUE if first else None)
+    axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(0, 1), ylim=(0, 1), aspect="equal")
+    if label:
+        axes.legend(frameon=False, fontsize="small")
+    return axes
