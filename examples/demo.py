@@ -28,13 +28,13 @@ def main() -> None:
 
     console.rule("A curve with a gap: 60 points")
     wide = tb.priors.Normal((3.0, 1.0, tb.priors.fan_in(1.0)))
-    curve_train, curve_test = (tb.datasets.curve(key, n) for key, n in zip(jax.random.split(jax.random.key(1)), (60, 200)))
+    curve_train, curve_test = tb.datasets.curve(jax.random.key(1), 60), tb.datasets.curve(jax.random.key(2), 200)
     curve = tb.compare(tb.Model(tb.networks.MLP((50, 50)), wide, unknown_noise), curve_train, curve_test, METHODS)
     console.print(curve)
 
     x = np.linspace(-3, 3, 300)[:, None]
     figure, axes = plt.subplots(2, 2, figsize=(11, 7.5), layout="constrained")
-    for place, name in zip(axes[0], METHODS):
+    for place, name in zip(axes[0], METHODS, strict=True):
         tb.plots.band(curve.predict(name, x), x, data=curve_train, axes=place).set_title(name)
         place.set_ylim(-3.5, 3.5)
     tb.plots.split(curve.predict("ensemble", x), x, axes=axes[1, 0]).set_title("ensemble: what is not known, and why")

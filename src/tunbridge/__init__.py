@@ -21,14 +21,13 @@ if TYPE_CHECKING:
         NumericalError,
         TunbridgeError,
     )
-    from tunbridge.core.types import Params
+    from tunbridge.core.types import Params, Predictive
     from tunbridge.inference.point.ensemble import Ensemble
     from tunbridge.inference.point.map import MAP
     from tunbridge.inference.posteriors import Draws, Mixture, Point
     from tunbridge.inference.registry import METHODS
     from tunbridge.model import likelihoods, networks, priors
     from tunbridge.model.model import Model, Target
-    from tunbridge.predict.predictive import Predictive
     from tunbridge.runtime import schedules
     from tunbridge.runtime.loop import Run, Train
 
@@ -55,7 +54,7 @@ _NAMES = {
     "NumericalError": "tunbridge.core.errors",
     "Params": "tunbridge.core.types",
     "Point": "tunbridge.inference.posteriors",
-    "Predictive": "tunbridge.predict.predictive",
+    "Predictive": "tunbridge.core.types",
     "Run": "tunbridge.runtime.loop",
     "Target": "tunbridge.model.model",
     "Train": "tunbridge.runtime.loop",

@@ -10,14 +10,13 @@ import jax
 from tunbridge import metrics
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key
+from tunbridge.core.types import Key, Predictive
 from tunbridge.datasets.scaling import Scaling
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.registry import METHODS
 from tunbridge.model.likelihoods.base import OfNumbers
 from tunbridge.model.model import Model
-from tunbridge.predict.predictive import Predictive
 from tunbridge.predict.scaled import ScaledPredictive
 
 NUMBERS = {
@@ -96,7 +95,7 @@ def compare(
     key = jax.random.key(0) if key is None else key
     numbers = isinstance(model.likelihood, OfNumbers)
     scaling = Scaling.of(train, numbers)
-    if numbers:
+    if scaling.y_scale is not None:
         model = dataclasses.replace(model, likelihood=model.likelihood.in_units(scaling.y_scale))
     model, standard = model.bind(scaling.apply(train))
     truth = model.likelihood.check(test.y)
@@ -114,7 +113,7 @@ def compare(
 
 def _in_units(posterior: Posterior, scaling: Scaling, x: Any) -> Predictive:
     predictive = posterior.predict(scaling.inputs(x))
-    if scaling.y_scale is None:
+    if scaling.y_shift is None or scaling.y_scale is None:
         return predictive
     return ScaledPredictive(predictive, scaling.y_shift, scaling.y_scale)
 

@@ -161,7 +161,13 @@ def _normalised(log_density: np.ndarray, log_cell: float) -> tuple[np.ndarray, f
 
 
 def _on_grid(
-    model: Model, data: Data, test: np.ndarray, log_density: Callable, function: Callable, start: list[float], width: float
+    model: Model,
+    data: Data,
+    test: np.ndarray,
+    log_density: Callable,
+    function: Callable,
+    start: list[float],
+    width: float,
 ) -> Problem:
     """Two weights, summed over a grid; `log_density` and `function` take weights (..., 2)."""
     axis = np.linspace(-width, width, 401)
@@ -190,7 +196,7 @@ def _on_grid(
     )
 
 
-def _two_weights(key, x):
+def _two_weights(key, _):
     return {"w": 0.5 * jax.random.normal(key, (2,))}
 
 

@@ -1,5 +1,6 @@
 """`Data`, checked at the door: rows of inputs with their targets, in memory or as a stream of batches."""
 
+import itertools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -41,7 +42,9 @@ class Data(eqx.Module):
             raise InputError("y of shape (points,) or (points, outputs)", f"shape {y_rows.shape}", "Reshape y.")
         if len(x_rows) != len(y_rows):
             raise InputError(
-                "as many rows in y as in x", f"{len(x_rows)} in x and {len(y_rows)} in y", "Pass matching rows."
+                "as many rows in y as in x",
+                f"{len(x_rows)} in x and {len(y_rows)} in y",
+                "Pass matching rows.",
             )
         _refuse_nonfinite(y_rows, "y")
         if y_rows.ndim == 1 and np.issubdtype(y_rows.dtype, np.inexact):
@@ -75,32 +78,24 @@ class Stream:
     def __init__(self, make: Callable[[int], Iterable] | Iterable, num: int):
         if num < 1:
             raise InputError("num, the rows of an epoch, at least 1", str(num), "Count the rows of the data set.")
-        self.restartable = callable(make)
-        self.make: Callable[[int], Iterable] = make if callable(make) else lambda epoch: make
         self.num = num
-
-    def first(self) -> Data:
-        """The first batch, which shows the shapes. A bare iterator is not advanced."""
-        batches = self.make(0)
-        if not self.restartable:
-            iterator = iter(batches)
-            head = self._head(iterator)
-            if iterator is batches:  # put the batch back in front
-                self.make = lambda epoch: _chain(head, iterator)
-            return Data(*head)
-        return Data(*self._head(iter(batches)))
-
-    @staticmethod
-    def _head(iterator):
-        head = next(iterator, None)
+        self.restartable = callable(make)
+        """Whether `make` gives the same batches again; a bare iterable may not."""
+        self.make: Callable[[int], Iterable] = make if callable(make) else _replay(make)
+        head = next(iter(self.make(0)), None)
         if head is None:
             raise InputError("at least one batch an epoch", "none", "Let make(epoch) yield (x, y) pairs.")
-        return head
+        self.first = Data(*head)
+        """The first batch, which shows the shapes."""
 
 
-def _chain(head, iterator):
-    yield head
-    yield from iterator
+def _replay(batches: Iterable) -> Callable[[int], Iterable]:
+    """An iterable as a function of the epoch. The batches of an iterator come once, its first as often as asked."""
+    iterator = iter(batches)
+    if iterator is not batches:
+        return lambda _: batches
+    head = list(itertools.islice(iterator, 1))
+    return lambda epoch: itertools.chain(head, iterator) if epoch == 0 else ()
 
 
 def check_x(x: Any) -> np.ndarray:
@@ -120,7 +115,9 @@ def _numbers(values: Any, name: str) -> np.ndarray:
         return array.astype(np.int32)
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == jnp.bfloat16) or np.iscomplexobj(array):
         raise InputError(
-            f"real numbers in {name}", f"dtype {array.dtype}", "Encode categories as numbers, labels as 0, 1, ..."
+            f"real numbers in {name}",
+            f"dtype {array.dtype}",
+            "Encode categories as numbers, labels as 0, 1, ...",
         )
     return array
 

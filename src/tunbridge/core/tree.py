@@ -1,5 +1,8 @@
 """Pytrees: as vectors, as named paths, as bytes, strongly typed."""
 
+from collections.abc import Callable
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -40,7 +43,7 @@ def paths(tree: PyTree) -> list[str]:
     return [path for path, _ in flatten_with_paths(tree)]
 
 
-def flatten_with_paths(tree: PyTree, is_leaf=None) -> list[tuple[str, PyTree]]:
+def flatten_with_paths(tree: PyTree, is_leaf: Callable[[Any], bool] | None = None) -> list[tuple[str, PyTree]]:
     """(name, leaf) in the order of `jax.tree.leaves`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]

@@ -61,11 +61,11 @@ class Prior(Protocol):
         ...
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """log p(raw | scales)."""
+        """Log p(raw | scales)."""
         ...
 
     def log_hyper(self, scales: PyTree) -> Scalar:
-        """log p(scales), the Jacobian of the transform included."""
+        """Log p(scales), the Jacobian of the transform included."""
         ...
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
@@ -82,7 +82,7 @@ class Likelihood(Protocol):
     """A distribution over y given the network's outputs and its own unknown noise."""
 
     def check(self, y: Array) -> Array:
-        """y in the form that `distribution` scores; InputError if it cannot be."""
+        """Y in the form that `distribution` scores; InputError if it cannot be."""
         ...
 
     def num_outputs(self, y: Array) -> int:
@@ -94,7 +94,7 @@ class Likelihood(Protocol):
         ...
 
     def log_noise(self, noise: PyTree, *, jacobian: bool = True) -> Scalar:
-        """log p(noise), by default with the Jacobian of the transform."""
+        """Log p(noise), by default with the Jacobian of the transform."""
         ...
 
     def median_noise(self) -> PyTree:
@@ -117,8 +117,82 @@ class Posterior(Protocol):
         """Draws with a leading axis `num`."""
         ...
 
-    def predict(self, x: Array, *, key: Key | None = None, num: int | None = None) -> Any:
+    def predict(self, x: Array, *, key: Key | None = None, num: int | None = None) -> "Predictive":
         """The `Predictive` at x."""
+        ...
+
+
+class Predictive(Protocol):
+    """A distribution over y at each of some points. What needs no argument is a property.
+
+    Uncertainty is split by the law of total variance (numbers) or of total entropy (classes, in nats):
+    `total` = `aleatoric` + `epistemic`, exactly. Aleatoric is what the noise would leave if the weights were known,
+    epistemic what is due to not knowing them.
+    """
+
+    @property
+    def mean(self) -> Array:
+        """Expected y, (points, outputs)."""
+        ...
+
+    @property
+    def variance(self) -> Array:
+        """Variance of y, (points, outputs): the same as `total`."""
+        ...
+
+    @property
+    def std(self) -> Array:
+        """Standard deviation of y, (points, outputs)."""
+        ...
+
+    @property
+    def mode(self) -> Array:
+        """The most probable value: (points, outputs), or classes (points,)."""
+        ...
+
+    @property
+    def probs(self) -> Array:
+        """Probability of each class, (points, classes)."""
+        ...
+
+    @property
+    def entropy(self) -> Array:
+        """In nats: (points, outputs), or of the class (points,)."""
+        ...
+
+    @property
+    def total(self) -> Array:
+        """Aleatoric + epistemic."""
+        ...
+
+    @property
+    def aleatoric(self) -> Array:
+        """What the noise would leave if the weights were known."""
+        ...
+
+    @property
+    def epistemic(self) -> Array:
+        """What is due to not knowing the weights; never negative."""
+        ...
+
+    def quantile(self, q: Any) -> Array:
+        """Quantiles, (points, outputs); for several levels (levels, points, outputs)."""
+        ...
+
+    def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
+        """The central interval that holds `mass`: lower and upper end, (points, outputs) each."""
+        ...
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y <= y) an output, (..., points, outputs)."""
+        ...
+
+    def log_prob(self, y: Any) -> Array:
+        """Log p(y), (points,), of all outputs jointly."""
+        ...
+
+    def sample(self, key: Key, num: int) -> Array:
+        """Draws of y, (num, points, ...). Each uses one network at all points."""
         ...
 
 

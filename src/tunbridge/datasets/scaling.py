@@ -18,7 +18,7 @@ def split(data: Data, key: Key, share: float = 0.2) -> tuple[Data, Data]:
         raise InputError("rows in both parts", f"{held} of {data.num} for the test", "Choose another share.")
     order = jax.random.permutation(key, data.num)
     test, train = order[:held], order[held:]
-    return tuple(jax.tree.map(lambda leaf: leaf[rows], data) for rows in (train, test))  # type: ignore[return-value]
+    return jax.tree.map(lambda leaf: leaf[train], data), jax.tree.map(lambda leaf: leaf[test], data)
 
 
 class Scaling(eqx.Module):
@@ -41,7 +41,9 @@ class Scaling(eqx.Module):
 
     def apply(self, data: Data) -> Data:
         """Rows in standard units."""
-        y = data.y if self.y_scale is None else (_matrix(data.y) - self.y_shift[None]) / self.y_scale[None]
+        y = data.y
+        if self.y_shift is not None and self.y_scale is not None:
+            y = (_matrix(y) - self.y_shift[None]) / self.y_scale[None]
         return Data(self.inputs(data.x), y, data.weight)
 
     def inputs(self, x: Array) -> Array:

@@ -8,7 +8,7 @@ from tunbridge.core.types import Key
 
 
 def curve(key: Key, num: int = 60, noise: float = 0.1) -> Data:
-    """y = sin(3x) + x/2 + noise, with x in [-2, -0.7] and [0.3, 2]: a gap in between."""
+    """Y = sin(3x) + x/2 + noise, with x in [-2, -0.7] and [0.3, 2]: a gap in between."""
     key_x, key_noise = jax.random.split(key)
     u = jax.random.uniform(key_x, (num,), maxval=3.0)
     x = jnp.where(u < 1.3, u - 2.0, u - 1.0)
@@ -21,7 +21,7 @@ def curve_mean(x):
 
 
 def funnel(key: Key, num: int = 500) -> Data:
-    """y = sin(2x) + sigma(x) noise with sigma(x) = `funnel_scale`, x uniform in [-2, 2]."""
+    """Y = sin(2x) + sigma(x) noise with sigma(x) = `funnel_scale`, x uniform in [-2, 2]."""
     key_x, key_noise = jax.random.split(key)
     x = jax.random.uniform(key_x, (num,), minval=-2.0, maxval=2.0)
     return Data(x[:, None], jnp.sin(2 * x) + funnel_scale(x) * jax.random.normal(key_noise, (num,)))

@@ -20,9 +20,7 @@ class Method(eqx.Module):
     """A way to turn a model and data into a posterior. Its fields are its hyperparameters."""
 
     @abc.abstractmethod
-    def posteriors(
-        self, model: Model, data: Data | Stream, key: Key, size: int, options: Options
-    ) -> list[Posterior]:
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """`size` independent posteriors of one model and data."""
 
     def fit(
@@ -98,12 +96,10 @@ class Iterative(Method):
         """Whether a state is final before all steps are done."""
         return False
 
-    def posteriors(
-        self, model: Model, data: Data | Stream, key: Key, size: int, options: Options
-    ) -> list[Posterior]:
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """All members of all posteriors, driven in one loop."""
         if isinstance(data, Stream):
-            model, _ = model.bind(data.first())
+            model, _ = model.bind(data.first)
         else:
             model, data = model.bind(data)
         duration, chains, temperature = self.duration, 1, 1.0

@@ -10,18 +10,18 @@ import numpy as np
 
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, Params
+from tunbridge.core.types import Key, Params, Predictive
 from tunbridge.model.model import Model
-from tunbridge.predict.predictive import Predictive, push
+from tunbridge.predict.push import push
 
 
 class Posterior(eqx.Module):
     """A distribution over everything unknown in a model."""
 
-    model: eqx.AbstractVar[Model]
-    key: eqx.AbstractVar[Key]
+    model: Model
+    key: Key
     """Folded in by `fit`: what `predict` uses where no key is given, so that the same call gives the same answer."""
-    notes: eqx.AbstractVar[tuple[str, ...]]
+    notes: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
     """What a reader should know about how this came about."""
 
     @abc.abstractmethod
@@ -47,17 +47,14 @@ class Posterior(eqx.Module):
         x = check_x(x)
         components = self.components(self.key if key is None else key, num)
         one = jax.eval_shape(lambda: self.model.weights(jax.tree.map(lambda leaf: leaf[0], components)))
-        self.model.check_inputs(one, jax.ShapeDtypeStruct(x.shape, jax.dtypes.canonicalize_dtype(x.dtype)))
+        self.model.check_inputs(one, x)
         return push(self.model, components, x)
 
 
 class Point(Posterior):
     """All belief at one value."""
 
-    model: Model
     params: Params
-    key: Key
-    notes: tuple[str, ...] = eqx.field(default=(), static=True)
     curve: Any = None
     """The optimiser's statistics along the way, with a leading axis."""
 
@@ -75,10 +72,7 @@ class Point(Posterior):
 class Draws(Posterior):
     """Equally weighted draws, with leading axis (draws,)."""
 
-    model: Model
     params: Params
-    key: Key
-    notes: tuple[str, ...] = eqx.field(default=(), static=True)
 
     @property
     def num(self) -> int:
@@ -103,10 +97,7 @@ class Draws(Posterior):
 class Mixture(Posterior):
     """Several posteriors of one model, equally weighted."""
 
-    model: Model
     members: tuple[Posterior, ...]
-    key: Key
-    notes: tuple[str, ...] = eqx.field(default=(), static=True)
 
     def sample(self, key: Key, num: int) -> Params:
         """Each draw from a member chosen at random."""

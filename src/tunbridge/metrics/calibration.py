@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.types import Predictive
 from tunbridge.metrics.scoring import column, labels
-from tunbridge.predict.predictive import Predictive
 
 Edges = Callable[[np.ndarray, int], np.ndarray]
 
 
-def equal_width(confidence: np.ndarray, bins: int) -> np.ndarray:
+def equal_width(_: np.ndarray, bins: int) -> np.ndarray:
     """Edges of bins of one width on [0, 1]."""
     return np.linspace(0.0, 1.0, bins + 1)
 
@@ -28,7 +28,7 @@ class Reliability(NamedTuple):
 
     confidence: np.ndarray
     accuracy: np.ndarray
-    count: np.ndarray
+    number: np.ndarray
 
 
 def reliability(predictive: Predictive, y: Any, bins: int = 15, edges: Edges = equal_width) -> Reliability:
@@ -46,7 +46,7 @@ def reliability(predictive: Predictive, y: Any, bins: int = 15, edges: Edges = e
 def ece(predictive: Predictive, y: Any, bins: int = 15, edges: Edges = equal_width) -> float:
     """Expected calibration error: mean gap between confidence and accuracy :cite:p:`naeini2015obtaining`."""
     table = reliability(predictive, y, bins, edges)
-    return float(np.sum(table.count * np.abs(table.confidence - table.accuracy)) / np.sum(table.count))
+    return float(np.sum(table.number * np.abs(table.confidence - table.accuracy)) / np.sum(table.number))
 
 
 def coverage(predictive: Predictive, y: Any, mass: float = 0.9) -> float:

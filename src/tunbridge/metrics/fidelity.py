@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 
-from tunbridge.predict.predictive import Predictive
+from tunbridge.core.types import Predictive
 
 _LEVELS = 200
 

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
-from tunbridge.predict.predictive import Predictive
+from tunbridge.core.types import Predictive
 
 _PANELS, _ORDER = 16, 8
 _TAIL = 1e-6

@@ -1,6 +1,7 @@
 """`Model` and `Target`: the only place that rescales a batch to the data set and applies a temperature."""
 
 import dataclasses
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -50,7 +51,7 @@ class Model(eqx.Module):
         model.check_inputs(weights, data.x, num)
         return model, Data(data.x, y, data.weight)
 
-    def check_inputs(self, weights: PyTree, x: Array, num: int | None = None) -> None:
+    def check_inputs(self, weights: PyTree, x: Any, num: int | None = None) -> None:
         """InputError unless the network takes x and gives outputs (points, num)."""
         try:
             shape = jax.eval_shape(self.network.apply, weights, x).shape
@@ -79,7 +80,7 @@ class Model(eqx.Module):
         return self.network.apply(self.weights(params), x)
 
     def log_likelihood(self, params: Params, x: Array, y: Array) -> Array:
-        """log p(y | x, params) of each point, (points,)."""
+        """Log p(y | x, params) of each point, (points,)."""
         return self.likelihood.distribution(self.outputs(params, x), params.noise).log_prob(y)
 
     def sample_params(self, key: Key, x: Array) -> Params:
@@ -129,7 +130,7 @@ class Target(eqx.Module):
         return self.num / batch.num * jnp.sum(weighted)
 
     def log_prior(self, params: Params) -> Scalar:
-        """log p of weights, scales and noise, Jacobians included."""
+        """Log p of weights, scales and noise, Jacobians included."""
         return (
             self.log_prior_weights(params)
             + self.model.prior.log_hyper(params.scales)
@@ -137,7 +138,7 @@ class Target(eqx.Module):
         )
 
     def log_prior_weights(self, params: Params) -> Scalar:
-        """log p(weights | scales) in raw coordinates."""
+        """Log p(weights | scales) in raw coordinates."""
         layout = self.model.network.layout(params.weights)
         return self.model.prior.log_prob(params.weights, params.scales, layout)
 

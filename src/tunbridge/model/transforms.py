@@ -34,7 +34,7 @@ def values(spec: PyTree, real: tuple[Array, ...]) -> PyTree:
 
 
 def log_prob(spec: PyTree, real: tuple[Array, ...], *, jacobian: bool = True) -> Array:
-    """log p of the unknowns: sum of log p(value) + log |d value / d real|."""
+    """Log p of the unknowns: sum of log p(value) + log |d value / d real|."""
     total = jnp.zeros(())
     for prior, u in zip(unknowns(spec), real, strict=True):
         transform = biject_to(prior.support)

@@ -5,12 +5,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tunbridge.core.errors import InputError
-from tunbridge.predict.predictive import Predictive
+from tunbridge.core.types import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-BLUE, ORANGE, GREY = "#2f6690", "#d1603d", "#6b7280"
+BLUE, ORANGE, GREY, GREEN, PURPLE, GOLD = "#2f6690", "#d1603d", "#6b7280", "#3f7d4e", "#7a5195", "#c9962b"
+CYCLE = (BLUE, ORANGE, GREEN, PURPLE, GOLD, GREY)
+SHADES = ("#d3e2ec", "#a3c3d9", "#74a5c4")
 
 
 def new_axes(axes: "Axes | None") -> "Axes":
@@ -23,14 +25,20 @@ def new_axes(axes: "Axes | None") -> "Axes":
 
 
 def band(
-    predictive: Predictive, x: Any, *, data: Any = None, masses: tuple[float, ...] = (0.5, 0.9), axes: "Axes | None" = None
+    predictive: Predictive,
+    x: Any,
+    *,
+    data: Any = None,
+    masses: tuple[float, ...] = (0.5, 0.9),
+    axes: "Axes | None" = None,
 ) -> "Axes":
     """Mean and central intervals along x; `data` adds the points it was fitted to."""
     axes = new_axes(axes)
     x, order = _line(x, predictive)
-    for mass in sorted(masses, reverse=True):
+    for shade, mass in enumerate(sorted(masses, reverse=True)):
         lower, upper = (np.asarray(end)[order, 0] for end in predictive.interval(mass))
-        axes.fill_between(x, lower, upper, color=BLUE, alpha=0.22, lw=0, label=f"{mass:.0%} interval")
+        colour = SHADES[min(shade, len(SHADES) - 1)]
+        axes.fill_between(x, lower, upper, color=colour, lw=0, label=f"{mass:.0%} interval")
     axes.plot(x, np.asarray(predictive.mean)[order, 0], color=BLUE, lw=1.8, label="mean")
     if data is not None:
         axes.plot(np.asarray(data.x)[:, 0], np.asarray(data.y)[:, 0], ".", color="black", ms=4, label="data")

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tunbridge import metrics
-from tunbridge.plots.curves import BLUE, GREY, new_axes
-from tunbridge.predict.predictive import Predictive
+from tunbridge.core.types import Predictive
+from tunbridge.plots.curves import CYCLE, GREY, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -31,10 +31,10 @@ def reliability(
 
 
 def _against_diagonal(axes, claimed, observed, label, xlabel, ylabel, style="-"):
-    first = not axes.lines
-    if first:
+    if not axes.lines:
         axes.plot([0, 1], [0, 1], "--", color=GREY, lw=1)
-    axes.plot(claimed, observed, style, ms=4, lw=1.8, label=label, color=BLUE if first else None)
+    colour = CYCLE[(len(axes.lines) - 1) % len(CYCLE)]
+    axes.plot(claimed, observed, style, ms=4, lw=1.8, label=label, color=colour)
     axes.set(xlabel=xlabel, ylabel=ylabel, xlim=(0, 1), ylim=(0, 1), aspect="equal")
     if label:
         axes.legend(frameon=False, fontsize="small")

@@ -5,25 +5,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
-from jax.scipy.special import entr, logsumexp
+from jax.scipy.special import entr
 
-from tunbridge.core.types import Key
-from tunbridge.predict.outputs import Outputs
-from tunbridge.predict.predictive import Predictive
+from tunbridge.predict.mixture import MixturePredictive
 
 
-class ClassPredictive(Predictive):
+class ClassPredictive(MixturePredictive):
     r"""The mixture :math:`\bar p = \frac1S \sum_s p_s` of each network's class probabilities.
 
     Total uncertainty is the entropy of :math:`\bar p`, aleatoric the mean entropy of the :math:`p_s`, epistemic their
     difference, the mutual information of label and weights :cite:p:`houlsby2011bayesian`. From S networks it is at
     most log S.
     """
-
-    def __init__(self, outputs: Outputs):
-        self._outputs = outputs
 
     @cached_property
     def _split(self) -> tuple[Array, Array, Array]:
@@ -54,19 +48,6 @@ class ClassPredictive(Predictive):
         """Mutual information of class and weights, in nats, (points,)."""
         return self._split[2]
 
-    def log_prob(self, y: Any) -> Array:
-        """Log probability of the labels, (points,)."""
-        likelihood = self._outputs.model.likelihood
-        labels = likelihood.check(jnp.asarray(y))
-        return self._outputs.answer(_log_prob, np.asarray(labels))
-
-    def sample(self, key: Key, num: int) -> Array:
-        """Labels, (num, points)."""
-        key_which, key_y = jax.random.split(key)
-        which = jax.random.randint(key_which, (num,), 0, self._outputs.num_components)
-        rows = np.arange(len(self._outputs.x))
-        return self._outputs.answer(sample_rows, rows, common=(key_y, which), cost=num).swapaxes(0, 1)
-
 
 def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:
     """(components, points, classes)."""
@@ -78,7 +59,7 @@ def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:
     return jax.vmap(one)(outputs, noise)
 
 
-def _split_entropy(likelihood, outputs, noise, common):
+def _split_entropy(likelihood, outputs, noise):
     log_p = _log_probs(likelihood, outputs, noise)
     p = jnp.exp(log_p)
     mean = jnp.mean(p, axis=0)
@@ -86,24 +67,3 @@ def _split_entropy(likelihood, outputs, noise, common):
     aleatoric = jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
     information = jnp.sum(jnp.where(p > 0, p * (log_p - jnp.log(mean)[None]), 0.0), axis=-1)
     return mean, aleatoric, jnp.maximum(jnp.mean(information, axis=0), 0.0)
-
-
-def _log_prob(likelihood, outputs, noise, common, y):
-    terms = jax.vmap(lambda o, z: likelihood.distribution(o, z).log_prob(y))(outputs, noise)
-    return logsumexp(terms, axis=0) - jnp.log(outputs.shape[0])
-
-
-def sample_rows(likelihood, outputs, noise, common, rows):
-    """(points, num, ...): draw i uses component which[i] at every point; a row's noise follows from its number."""
-    key, which = common
-
-    def one(index, component):
-        def point(row, output):
-            key_point = jax.random.fold_in(jax.random.fold_in(key, index), row)
-            return likelihood.distribution(output[None], z).sample(key_point)[0]
-
-        z = jax.tree.map(lambda leaf: leaf[component], noise)
-        return jax.vmap(point)(rows, outputs[component])
-
-    draws = jax.lax.map(lambda pair: one(*pair), (jnp.arange(len(which)), which))
-    return jnp.swapaxes(draws, 0, 1)

@@ -11,24 +11,18 @@ from jax.scipy.special import logsumexp, ndtr
 from numpyro.distributions import Distribution
 
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key
-from tunbridge.predict.classes import sample_rows
-from tunbridge.predict.outputs import Outputs
-from tunbridge.predict.predictive import Predictive
+from tunbridge.predict.mixture import MixturePredictive
 
 _NODES = np.linspace(-5.0, 5.0, 81)
 """Standard normal scores at whose levels entropy is integrated and the mode sought."""
 
 
-class NumberPredictive(Predictive):
+class NumberPredictive(MixturePredictive):
     r"""The mixture :math:`p(y) = \frac1S \sum_s p(y \mid f_s(x), \sigma_s)`, marginal an output.
 
     Mean and variance are exact sums; quantiles invert the mixture's distribution function. The split is the law of
     total variance: aleatoric is the mean variance of the components, epistemic the variance of their means.
     """
-
-    def __init__(self, outputs: Outputs):
-        self._outputs = outputs
 
     @cached_property
     def _moments(self) -> tuple[Array, Array, Array]:
@@ -51,7 +45,7 @@ class NumberPredictive(Predictive):
 
     @property
     def variance(self) -> Array:
-        """aleatoric + epistemic, (points, outputs)."""
+        """Aleatoric + epistemic, (points, outputs)."""
         return self.total
 
     @property
@@ -80,7 +74,7 @@ class NumberPredictive(Predictive):
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError("levels between 0 and 1, one or a list", f"{q}", "Write 0.05, or [0.05, 0.95].")
         common = jnp.atleast_1d(jnp.asarray(levels))
-        found = self._outputs.answer(_quantile, common=common, cost=common.size)
+        found = self._outputs.answer(_quantile, common=(common,), cost=common.size)
         found = jnp.swapaxes(found, 0, 1)
         return found[0] if levels.ndim == 0 else found
 
@@ -95,23 +89,6 @@ class NumberPredictive(Predictive):
         found = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
         return jnp.moveaxis(found, 0, 1).reshape(*leading, num, width)
 
-    def log_prob(self, y: Any) -> Array:
-        """log p(y) of all outputs jointly, (points,)."""
-        return self._outputs.answer(_log_prob, self._check(y))
-
-    def sample(self, key: Key, num: int) -> Array:
-        """Draws of y, (num, points, outputs)."""
-        key_which, key_y = jax.random.split(key)
-        which = jax.random.randint(key_which, (num,), 0, self._outputs.num_components)
-        rows = np.arange(len(self._outputs.x))
-        return self._outputs.answer(sample_rows, rows, common=(key_y, which), cost=num).swapaxes(0, 1)
-
-    def _check(self, y: Any) -> Array:
-        values = self._outputs.model.likelihood.check(jnp.asarray(y))
-        if values.shape != self.mean.shape:
-            raise InputError(f"y of shape {self.mean.shape}", f"shape {values.shape}", "Pass the targets of x.")
-        return values
-
 
 def _marginals(distribution: Distribution) -> Distribution:
     """The distribution of each output by itself: batch (points, outputs)."""
@@ -123,25 +100,20 @@ def _components(question, likelihood, outputs, noise):
     return jax.vmap(lambda o, z: question(_marginals(likelihood.distribution(o, z))))(outputs, noise)
 
 
-def _moments(likelihood, outputs, noise, common):
+def _moments(likelihood, outputs, noise):
     means, variances = _components(lambda d: (d.mean, d.variance), likelihood, outputs, noise)
     mean = jnp.mean(means, axis=0)
     return mean, jnp.mean(variances, axis=0), jnp.mean((means - mean[None]) ** 2, axis=0)
 
 
-def _log_prob(likelihood, outputs, noise, common, y):
-    terms = jax.vmap(lambda o, z: likelihood.distribution(o, z).log_prob(y))(outputs, noise)
-    return logsumexp(terms, axis=0) - jnp.log(outputs.shape[0])
-
-
-def _log_density(likelihood, outputs, noise, common, rows):
+def _log_density(likelihood, outputs, noise, rows):
     """Marginal log density at rows (points, values, outputs)."""
     values = jnp.swapaxes(rows, 0, 1)
     terms = _components(lambda d: d.log_prob(values), likelihood, outputs, noise)
     return jnp.swapaxes(logsumexp(terms, axis=0) - jnp.log(outputs.shape[0]), 0, 1)
 
 
-def _cdf(likelihood, outputs, noise, common, rows):
+def _cdf(likelihood, outputs, noise, rows):
     values = jnp.swapaxes(rows, 0, 1)
     return jnp.swapaxes(jnp.mean(_components(lambda d: d.cdf(values), likelihood, outputs, noise), axis=0), 0, 1)
 

@@ -29,8 +29,8 @@ class Outputs:
         self.num_outputs = first.shape[-1]
         self._cached: Array | None = None
 
-    def answer(self, question: Callable, *rows: Any, common: PyTree = (), cost: int = 1) -> Any:
-        """The rows of ``question(likelihood, outputs, noise, common, *rows)``, block by block.
+    def answer(self, question: Callable, *rows: Any, common: tuple = (), cost: int = 1) -> Any:
+        """The rows of ``question(likelihood, outputs, noise, *common, *rows)``, block by block.
 
         `question` sees outputs (components, block, outputs) and gives arrays with leading axis block; it is a
         function defined once, so that it compiles once. `rows` have leading axis points. `cost` is how many numbers
@@ -44,7 +44,7 @@ class Outputs:
             stop = min(start + size, num)
             outputs = self._block(start, stop, size)
             parts = [_pad(row[start:stop], size) for row in rows]
-            answer = _ask(question, self.model.likelihood, outputs, self.params.noise, common, *parts)
+            answer = _ask(question, self.model.likelihood, outputs, self.params.noise, *common, *parts)
             answers.append(jax.tree.map(lambda leaf, keep=stop - start: leaf[:keep], answer))
         return answers[0] if len(answers) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *answers)
 
@@ -75,8 +75,8 @@ def _forward(model: Model, params: Params, x: Array) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def _ask(question: Callable, likelihood: Any, outputs: Array, noise: PyTree, common: PyTree, *rows: Array) -> Any:
-    return question(likelihood, outputs, noise, common, *rows)
+def _ask(question: Callable, likelihood: Any, outputs: Array, noise: PyTree, *rows: Any) -> Any:
+    return question(likelihood, outputs, noise, *rows)
 
 
 def _pad(rows: Any, size: int) -> Any:

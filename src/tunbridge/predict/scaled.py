@@ -5,11 +5,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import Array
 
-from tunbridge.core.types import Key
-from tunbridge.predict.predictive import Predictive
+from tunbridge.core.types import Key, Predictive
+from tunbridge.predict.base import AbstractPredictive
 
 
-class ScaledPredictive(Predictive):
+class ScaledPredictive(AbstractPredictive):
     """The distribution of shift + scale * y where `predictive` is that of y; shift and scale are (outputs,)."""
 
     def __init__(self, predictive: Predictive, shift: Array, scale: Array):
@@ -54,7 +54,7 @@ class ScaledPredictive(Predictive):
         return self._inner.cdf(self._in(y))
 
     def log_prob(self, y: Any) -> Array:
-        """log p(y), the log of the scale subtracted."""
+        """Log p(y), the log of the scale subtracted."""
         values = jnp.asarray(y)
         values = values[:, None] if values.ndim == 1 else values
         return self._inner.log_prob(self._in(values)) - jnp.sum(jnp.log(self._scale))

@@ -82,8 +82,8 @@ class HostCursor:
 
     def __init__(self, stream: Stream, epoch: int = 0, used: int = 0):
         self.stream, self.epoch, self.used = stream, epoch, used
-        self.shape = jax.tree.map(jnp.shape, stream.first())
-        self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(stream.first()), 1)))
+        self.shape = jax.tree.map(jnp.shape, stream.first)
+        self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(stream.first), 1)))
         self._iterator: Iterator | None = None
 
     def take(self, start: int, count: int) -> Stacked:

@@ -107,12 +107,11 @@ class Checkpoint:
                 _sync(file)
             self._kept += len(records)
         facts = {**facts, "format": FORMAT, "identity": self.identity, "kept": self._kept, "record": record}
-        arrays = {
-            f"leaf{i}": np.frombuffer(to_host(leaf).tobytes(), np.uint8)
-            for i, leaf in enumerate(jax.tree.leaves(state))
-        }
+        arrays: dict[str, Any] = {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)}
+        for i, leaf in enumerate(jax.tree.leaves(state)):
+            arrays[f"leaf{i}"] = np.frombuffer(to_host(leaf).tobytes(), np.uint8)
         buffer = io.BytesIO()
-        np.savez(buffer, facts=np.frombuffer(json.dumps(facts).encode(), np.uint8), **arrays)
+        np.savez(buffer, **arrays)
         temporary = self._state.with_suffix(".tmp")
         with open(temporary, "wb") as file:
             file.write(buffer.getvalue())

@@ -23,9 +23,9 @@ _MOST_KEPT = 1024
 class Plan(NamedTuple):
     """How long a run is and what it keeps: every `thin`-th step after `warmup`."""
 
-    steps: int
-    warmup: int
-    thin: int
+    steps: Any
+    warmup: Any
+    thin: Any
 
     def kept(self, step: int) -> int:
         """How many are kept by the end of `step` steps."""
@@ -46,7 +46,8 @@ class Carry(NamedTuple):
 
 def member_keys(key: Key) -> tuple[Key, Key, Key]:
     """One member's keys for its start, its batches and its steps."""
-    return tuple(jax.random.split(key, 3))  # type: ignore[return-value]
+    key_start, key_batches, key_steps = jax.random.split(key, 3)
+    return key_start, key_batches, key_steps
 
 
 def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | None, warmup: Array) -> Carry:
@@ -106,13 +107,15 @@ begin, chunk = jax.jit(_begin), jax.jit(_chunk)
 
 
 @jax.jit
-def begin_all(method, target, source, keys, params, warmup) -> Carry:
+def begin_all(method: Any, target: Any, source: Any, keys: Key, params: Params | None, warmup: Array) -> Carry:
     """`begin` for many members at once."""
     return jax.vmap(partial(_begin, method, target, source), in_axes=(0, None, None))(keys, params, warmup)
 
 
 @jax.jit
-def chunk_all(method, target, source, keys, carry, start, stop, plan) -> tuple[Carry, PyTree]:
+def chunk_all(
+    method: Any, target: Any, source: Any, keys: Key, carry: Carry, start: Array, stop: Array, plan: Plan
+) -> tuple[Carry, PyTree]:
     """`chunk` for many members at once."""
     one_member = partial(_chunk, method, target, source)
     return jax.vmap(one_member, in_axes=(0, 0, None, None, None))(keys, carry, start, stop, plan)

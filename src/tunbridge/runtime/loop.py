@@ -132,9 +132,9 @@ def run(
     `max_seconds` and the callbacks act between chunks; a callback that returns True ends the run.
     """
     plan = duration.plan()
-    if options.checkpoint is not None and isinstance(data, Stream) and not data.restartable:
+    if isinstance(data, Stream) and not data.restartable and (options.checkpoint is not None or len(keys) > 1):
         raise InputError(
-            "data that can be restarted, which checkpoint= needs",
+            "data that can be restarted, which checkpoint= and several members need",
             "a bare iterable",
             "Use Data.from_batches(make, num=N) with a function make(epoch).",
         )
@@ -182,7 +182,7 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options) -> None:
 def _checkpoints(folder: str | os.PathLike | None, num: int, *run: PyTree) -> list[Checkpoint | None]:
     if folder is None:
         return [None] * num
-    identity = fingerprint(*(part.first() if isinstance(part, Stream) else part for part in run))
+    identity = fingerprint(*(part.first if isinstance(part, Stream) else part for part in run))
     return [Checkpoint(Path(folder) / f"lane{i:04d}", f"{identity}/{i}/{num}") for i in range(num)]
 
 

@@ -53,13 +53,14 @@ class Lane:
         self._source = None if isinstance(data, Stream) else _source(data, batch_size)
         self.step, self.seconds = 0, 0.0
         self.carry: program.Carry
-        self._length, self._records, self._saved = 1, [], 0.0
+        self._length, self._saved = 1, 0.0
+        self._records: list[np.ndarray] = []
         self._checkpoint: Checkpoint | None = None
 
     def begin(self, params: Params | None, checkpoint: Checkpoint | None) -> None:
         """Start, or take up where the checkpoint left off."""
         run = program.begin if len(self.members) == 1 else program.begin_all
-        source = self._source if self._cursor is None else self._peek()
+        source = self._source if self._cursor is None else FullBatch(self._cursor.stream.first)
         arguments = (self.method, self.target, source, self.keys, params, np.int32(self.plan.warmup))
         self._checkpoint = checkpoint
         found = None
@@ -75,10 +76,6 @@ class Lane:
         self._one = program.kept_shape(self.method, self.carry)
         if len(self.members) > 1:
             self._one = jax.eval_shape(jax.vmap(lambda c: (self.method.keep(c.state), c.info)), self.carry)
-
-    def _peek(self) -> Any:
-        assert self._cursor is not None
-        return HostCursor(self._cursor.stream).take(0, 1)
 
     def advance(self) -> None:
         """One chunk: about a quarter of a second."""

@@ -40,7 +40,7 @@ class Ensemble(Method):
         members = self.method.posteriors(model, data, key_members, size * self.size, options)
         groups = [tuple(members[i * self.size : (i + 1) * self.size]) for i in range(size)]
         keys = jax.random.split(key_posterior, size)
-        return [Mixture(group[0].model, group, k, _notes(group)) for group, k in zip(groups, keys, strict=True)]
+        return [Mixture(group[0].model, k, group, notes=_notes(group)) for group, k in zip(groups, keys, strict=True)]
 
 
 def _notes(members: tuple[Posterior, ...]) -> tuple[str, ...]:

@@ -25,6 +25,15 @@ _SMOOTHING = 0.95
 _NOISE_STEPS, _NOISE_STEP_SIZE = 200, 0.1
 
 
+def adam(step_size: Any) -> optax.GradientTransformation:
+    """Adam that forgets squared gradients within 100 steps instead of 1,000.
+
+    The large gradients of the first steps would otherwise hold back the last ones: on the exact problems 2,000 steps
+    of optax's default end up to 0.1 posterior standard deviations from the mode, these within 2e-6.
+    """
+    return optax.adam(step_size, b2=0.99)
+
+
 class State(NamedTuple):
     """What the next step needs."""
 
@@ -74,7 +83,7 @@ class MAP(Iterative):
     """
 
     step_size: float = eqx.field(default=1e-2, converter=float)
-    optimiser: Callable[[Any], optax.GradientTransformation] = eqx.field(default=optax.adam, static=True)
+    optimiser: Callable[[Any], optax.GradientTransformation] = eqx.field(default=adam, static=True)
     decay: Callable[[Array], Array] = Cosine()
     train: Train = Train()
 
@@ -100,7 +109,7 @@ class MAP(Iterative):
             held = (key, holdout.threshold(holdout.mark(key, batch), _HELD_OUT))
             params = params._replace(noise=_noise_of_residuals(target, params, batch, _held(held, batch)))
         patience = () if self.train.patience is None else (jnp.inf, jnp.inf, 0)
-        state = State(params, self._optax(0.0).init(_free(params)), 0, held, patience)
+        state = State(params, self._optax(0.0).init(_free(params)), jnp.zeros((), jnp.int32), held, patience)
         return strong(state)
 
     def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
@@ -119,9 +128,7 @@ class MAP(Iterative):
         free = _free(state.params)
         loss, slope = jax.value_and_grad(objective)(free)
         optimiser = self._optax(self.decay((state.step % length) / length))
-        updates, memory = optimiser.update(
-            slope, state.optimiser, free, value=loss, grad=slope, value_fn=objective
-        )
+        updates, memory = optimiser.update(slope, state.optimiser, free, value=loss, grad=slope, value_fn=objective)
         updates = (updates[0], jax.tree.map(lambda u: jnp.where(refit, 0.0, u), updates[1]))
         weights, noise = optax.apply_updates(free, updates)
         params = state.params._replace(weights=weights, noise=noise)
@@ -143,7 +150,7 @@ class MAP(Iterative):
     def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
         """A point at the last state."""
         (trace,) = traces
-        return Point(model, trace.state.params, key, self._notes(trace), trace.info)
+        return Point(model, key, trace.state.params, trace.info, notes=self._notes(trace))
 
     def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
         return optax.with_extra_args_support(self.optimiser(self.step_size * factor))

@@ -1,6 +1,7 @@
 """The two kinds of likelihood: of numbers, and of unordered classes."""
 
 import abc
+from typing import Self
 
 import equinox as eqx
 import jax
@@ -37,7 +38,7 @@ class OfNumbers(eqx.Module):
         """Over y (outputs,) at each point."""
 
     def check(self, y: Array) -> Array:
-        """y as a matrix of floats."""
+        """Y as a matrix of floats."""
         y = y[:, None] if y.ndim == 1 else y
         return y.astype(jax.dtypes.canonicalize_dtype(float))
 
@@ -54,7 +55,7 @@ class OfClasses(eqx.Module):
         """How many classes there are, given labels."""
 
     def check(self, y: Array) -> Array:
-        """y as integers (points,), each the number of a class."""
+        """Y as integers (points,), each the number of a class."""
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         if y.ndim != 1:
@@ -75,6 +76,6 @@ class OfClasses(eqx.Module):
             )
         return y.astype(jnp.int32)
 
-    def in_units(self, scale: Array) -> "OfClasses":
+    def in_units(self, scale: Array) -> Self:
         """Itself: labels have no units."""
         return self

@@ -39,7 +39,7 @@ class Gaussian(OfNumbers):
         return transforms.sample(self.scale, key)
 
     def log_noise(self, noise: PyTree, *, jacobian: bool = True) -> Scalar:
-        """log p(scale)."""
+        """Log p(scale)."""
         return transforms.log_prob(self.scale, noise, jacobian=jacobian)
 
     def median_noise(self) -> PyTree:

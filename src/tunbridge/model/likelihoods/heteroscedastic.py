@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
 from tunbridge.model.likelihoods.base import Noiseless, OfNumbers
 
@@ -23,15 +24,13 @@ class Heteroscedastic(Noiseless, OfNumbers):
         The least :math:`\sigma`, in the units of y.
     """
 
-    floor: float = eqx.field(
-        default=1e-3, converter=lambda floor: transforms.check_positive(floor, "floor")
-    )
+    floor: float = eqx.field(default=1e-3, converter=lambda floor: transforms.check_positive(floor, "floor"))
 
     def num_outputs(self, y: Array) -> int:
         """Two an output of y."""
         return 2 * y.shape[1]
 
-    def distribution(self, outputs: Array, noise=()) -> Distribution:
+    def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal with mean and scale from the two halves of the outputs."""
         mean, s = jnp.split(outputs, 2, axis=-1)
         return dist.Normal(mean, self.floor + jax.nn.softplus(s)).to_event(1)

@@ -30,11 +30,11 @@ class Functions(eqx.Module):
         """The user's layout; "unknown" for every leaf where none was given."""
         if self.leaves is None:
             return jax.tree.map(lambda _: Leaf("unknown"), weights)
-        structure = jax.tree.structure(weights)
-        if structure != jax.tree.structure(self.leaves.tree):
+        given, wanted = (str(jax.tree.structure(tree)) for tree in (self.leaves.tree, weights))
+        if given != wanted:
             raise InputError(
-                f"a layout of the weights' structure, {structure}",
-                str(jax.tree.structure(self.leaves.tree)),
+                f"a layout of the weights' structure, {wanted}",
+                given,
                 "Give one tb.networks.Leaf an array of weights.",
             )
         return self.leaves.tree

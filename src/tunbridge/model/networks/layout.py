@@ -5,6 +5,7 @@ import math
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths
@@ -58,7 +59,7 @@ def redraw(key: Key, weights: PyTree, layout: PyTree) -> PyTree:
     leaves, treedef = jax.tree.flatten(weights)
     keys = jax.random.split(key, max(len(leaves), 1))
 
-    def one(key_leaf, leaf, known: Leaf):
+    def one(key_leaf: Key, leaf: Array, known: Leaf) -> Array:
         if known.role not in ("weight", "embedding"):
             return leaf
         return jax.random.normal(key_leaf, leaf.shape, leaf.dtype) / math.sqrt(known.fan_in(leaf.shape))

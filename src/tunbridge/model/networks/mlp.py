@@ -66,7 +66,9 @@ class MLP(eqx.Module):
         """Weights N(0, 1/fan-in), biases 0."""
         if self.outputs is None:
             raise InputError(
-                "a network that knows its outputs", "MLP(outputs=None)", "Say MLP(..., outputs=1), or fit it to data."
+                "a network that knows its outputs",
+                "MLP(outputs=None)",
+                "Say MLP(..., outputs=1), or fit it to data.",
             )
         if x.ndim != 2:
             raise InputError("x of shape (points, features) for an MLP", f"shape {x.shape}", "Flatten the features.")

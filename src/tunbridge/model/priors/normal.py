@@ -79,13 +79,13 @@ class Normal(eqx.Module):
         return jax.tree.map(jnp.divide, weights, self._deviations(weights, scales, layout)) if scales else weights
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """log N(raw; 0, s^2), or log N(raw; 0, 1) where s is unknown."""
+        """Log N(raw; 0, s^2), or log N(raw; 0, 1) where s is unknown."""
         deviations = jax.tree.map(lambda _: 1.0, raw) if scales else self._deviations(raw, scales, layout)
         terms = jax.tree.map(lambda r, s: jnp.sum(dist.Normal(0.0, s).log_prob(r)), raw, deviations)
         return sum(jax.tree.leaves(terms), start=jnp.zeros(()))
 
     def log_hyper(self, scales: PyTree) -> Scalar:
-        """log p(scales) on the real line."""
+        """Log p(scales) on the real line."""
         return transforms.log_prob(self.scale, scales)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:

@@ -1,4 +1,4 @@
-"""`Predictive`: what every predictive distribution can be asked, and the one that a model's outputs make."""
+"""What a predictive distribution answers whatever it is made of."""
 
 import abc
 from typing import Any
@@ -8,19 +8,11 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, Params
-from tunbridge.model.likelihoods.base import OfClasses
-from tunbridge.model.model import Model
-from tunbridge.predict.outputs import Outputs
+from tunbridge.core.types import Key
 
 
-class Predictive(abc.ABC):
-    """A distribution over y at each of some points.
-
-    Uncertainty is split by the law of total variance (numbers) or of total entropy (classes, in nats):
-    `total` = `aleatoric` + `epistemic`, exactly. Aleatoric is what the noise would leave if the weights were known,
-    epistemic what is due to not knowing them.
-    """
+class AbstractPredictive(abc.ABC):
+    """A distribution over y at each of some points; see the protocol `tunbridge.Predictive`."""
 
     @property
     @abc.abstractmethod
@@ -40,64 +32,55 @@ class Predictive(abc.ABC):
     @property
     @abc.abstractmethod
     def epistemic(self) -> Array:
-        """What is due to not knowing the weights; never negative."""
+        """What is due to not knowing the weights."""
 
     @property
     def total(self) -> Array:
-        """aleatoric + epistemic."""
+        """Aleatoric + epistemic."""
         return self.aleatoric + self.epistemic
 
     @property
     def mean(self) -> Array:
-        """Expected y, (points, outputs)."""
+        """Undefined unless a subclass says otherwise."""
         raise _undefined("a mean", "numbers", "Use .probs or .mode.")
 
     @property
     def variance(self) -> Array:
-        """Variance of y, (points, outputs): the same as `total`."""
+        """Undefined unless a subclass says otherwise."""
         raise _undefined("a variance", "numbers", "Use .entropy or .total.")
 
     @property
     def std(self) -> Array:
-        """Standard deviation of y, (points, outputs)."""
+        """The root of the variance."""
         return jnp.sqrt(self.variance)
 
     @property
     def probs(self) -> Array:
-        """Probability of each class, (points, classes)."""
+        """Undefined unless a subclass says otherwise."""
         raise _undefined("class probabilities", "classes", "Use .mean, .std or .quantile.")
 
     def quantile(self, q: Any) -> Array:
-        """Quantiles, (points, outputs); for several levels (levels, points, outputs)."""
+        """Undefined unless a subclass says otherwise."""
         raise _undefined("quantiles", "numbers", "Use .probs.")
 
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
-        """The central interval that holds `mass`: lower and upper end, (points, outputs) each."""
+        """The quantiles at (1 - mass) / 2 and (1 + mass) / 2."""
         if not 0.0 < mass < 1.0:
             raise InputError("a mass between 0 and 1", f"{mass}", "Write 0.9 for 90 %.")
         lower, upper = self.quantile(np.array([0.5 - mass / 2, 0.5 + mass / 2]))
         return lower, upper
 
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y) an output, (..., points, outputs)."""
+        """Undefined unless a subclass says otherwise."""
         raise _undefined("a distribution function", "numbers", "Use .probs.")
 
     @abc.abstractmethod
     def log_prob(self, y: Any) -> Array:
-        """log p(y), (points,), of all outputs jointly."""
+        """Log p(y), (points,)."""
 
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Array:
-        """Draws of y, (num, points, ...). Each uses one network at all points."""
-
-
-def push(model: Model, params: Params, x: np.ndarray) -> Predictive:
-    """The predictive of a model with stacked parameters, equally weighted."""
-    from tunbridge.predict.classes import ClassPredictive
-    from tunbridge.predict.numbers import NumberPredictive
-
-    outputs = Outputs(model, params, x)
-    return ClassPredictive(outputs) if isinstance(model.likelihood, OfClasses) else NumberPredictive(outputs)
+        """Draws of y, (num, points, ...)."""
 
 
 def _undefined(what: str, kind: str, do: str) -> InputError:

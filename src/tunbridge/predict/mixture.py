@@ -1,0 +1,56 @@
+"""Mixtures of a likelihood's distributions, one component a network: what numbers and classes share."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import logsumexp
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key
+from tunbridge.predict.base import AbstractPredictive
+from tunbridge.predict.outputs import Outputs
+
+
+class MixturePredictive(AbstractPredictive):
+    r""":math:`p(y) = \frac1S \sum_s p(y \mid f_s(x), \sigma_s)` over S networks."""
+
+    def __init__(self, outputs: Outputs):
+        self._outputs = outputs
+
+    def log_prob(self, y: Any) -> Array:
+        """Log p(y), of all outputs jointly, (points,)."""
+        values = self._outputs.model.likelihood.check(jnp.asarray(y))
+        if len(values) != len(self._outputs.x):
+            raise InputError(f"y of {len(self._outputs.x)} rows", f"{len(values)}", "Pass the targets of x.")
+        return self._outputs.answer(_log_prob, np.asarray(values))
+
+    def sample(self, key: Key, num: int) -> Array:
+        """Draws of y, (num, points, ...). Each uses one network at all points."""
+        key_which, key_y = jax.random.split(key)
+        which = jax.random.randint(key_which, (num,), 0, self._outputs.num_components)
+        rows = np.arange(len(self._outputs.x))
+        return self._outputs.answer(_sample, rows, common=(key_y, which), cost=num).swapaxes(0, 1)
+
+
+def _log_prob(likelihood, outputs, noise, y):
+    terms = jax.vmap(lambda o, z: likelihood.distribution(o, z).log_prob(y))(outputs, noise)
+    return logsumexp(terms, axis=0) - jnp.log(outputs.shape[0])
+
+
+def _sample(likelihood, outputs, noise, key, which, rows):
+    """(points, num, ...): draw i uses component which[i] at every point; a row's noise follows from its number."""
+
+    def one(index, component):
+        z = jax.tree.map(lambda leaf: leaf[component], noise)
+
+        def point(row, output):
+            key_point = jax.random.fold_in(jax.random.fold_in(key, index), row)
+            return likelihood.distribution(output[None], z).sample(key_point)[0]
+
+        return jax.vmap(point)(rows, outputs[component])
+
+    draws = jax.lax.map(lambda pair: one(*pair), (jnp.arange(len(which)), which))
+    return jnp.swapaxes(draws, 0, 1)
