@@ -38,10 +38,13 @@ class Carry(NamedTuple):
     state: PyTree
     info: Any
     """The last step's statistics; `info.result` is a `Result`."""
-    result: Array
-    """The first result that was not successful."""
-    failed: Array
-    """The step it came at; -1 if none."""
+    failure: Array
+    """-1, or where the first step failed and how, in one number: `failure_of` reads it."""
+
+
+def failure_of(number: int) -> tuple[int, Result] | None:
+    """The step that failed first, and how; None if none did."""
+    return None if number < 0 else (number // len(Result), Result(number % len(Result)))
 
 
 def member_keys(key: Key) -> tuple[Key, Key, Key]:
@@ -59,7 +62,7 @@ def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | Non
     state = method.init(jax.random.fold_in(key_start, 1), target, params, batch, warmup)
     info = jax.eval_shape(lambda: method.step(key_steps, target, state, batch)[1])
     empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
-    return Carry(state, empty, jnp.zeros((), jnp.int32), jnp.full((), -1, jnp.int32))
+    return Carry(state, empty, jnp.full((), -1, jnp.int32))
 
 
 def capacity(one: PyTree) -> int:
@@ -84,9 +87,8 @@ def _chunk(
         carry, cursor = inner
         cursor, batch = source.next(key_batches, cursor, t)
         state, info = method.step(jax.random.fold_in(key_steps, t), target, carry.state, batch)
-        first = (carry.result == Result.SUCCESSFUL) & (info.result != Result.SUCCESSFUL)
-        result = jnp.where(first, info.result, carry.result)
-        return Carry(state, info, result, jnp.where(first, t, carry.failed)), cursor
+        first = (carry.failure < 0) & (info.result != Result.SUCCESSFUL)
+        return Carry(state, info, jnp.where(first, t * len(Result) + info.result, carry.failure)), cursor
 
     def segment(loop):
         t, carry, cursor, buffer, count = loop

@@ -16,7 +16,7 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.runtime.checkpoint import Checkpoint, fingerprint
 from tunbridge.runtime.chunk import Plan
-from tunbridge.runtime.members import Lane, cores, spread
+from tunbridge.runtime.members import Lane, cores, in_context, refuse_too_large, spread
 from tunbridge.runtime.progress import Bar
 
 _CURVE = 200
@@ -140,11 +140,12 @@ def run(
         )
     method, target, init = strong(method), strong(target), strong(options.init)
     groups = spread(len(keys))
-    lanes = [Lane(members, method, target, data, duration.batch_size, plan, keys) for members in groups]
+    lanes = [Lane(members, method, target, data, duration.batch_size, plan, keys, init) for members in groups]
+    refuse_too_large(lanes)
     folders = _checkpoints(options.checkpoint, len(lanes), method, target, data, plan, keys, init)
     with Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:
         for lane, folder in zip(lanes, folders, strict=True):
-            lane.begin(init, folder)
+            lane.begin(folder)
         bar.resume(sum(lane.step for lane in lanes))
         _drive(lanes, bar, options)
     return [trace for lane in lanes for trace in _traces(lane)]
@@ -159,7 +160,7 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options) -> None:
         try:
             for lane in lanes:
                 if not lane.finished:
-                    running[pool.submit(lane.advance)] = lane
+                    running[pool.submit(in_context(lane.advance))] = lane
                     if len(running) == 1:
                         wait(running)  # the first chunk compiles for all
             while running:
@@ -172,7 +173,7 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options) -> None:
                     stopping |= any([bool(callback(event)) for callback in options.callbacks])
                     stopping |= time.perf_counter() > deadline
                     if not (lane.finished or stopping):
-                        running[pool.submit(lane.advance)] = lane
+                        running[pool.submit(in_context(lane.advance))] = lane
         finally:  # an interrupt or a failure loses nothing: the other lanes end their chunk and are saved
             wait([future for future in running if not future.cancel()])
             for lane in lanes:

@@ -6,13 +6,15 @@ the slowest, and small matrix products do not pay for a batch axis. On a GPU all
 
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
 from tunbridge.core.data import Data, Stream
-from tunbridge.core.errors import NumericalError, Result
+from tunbridge.core.errors import InputError, NumericalError
+from tunbridge.core.tree import num_bytes
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.runtime import chunk as program
 from tunbridge.runtime.batches import FullBatch, HostCursor, Minibatches
@@ -25,6 +27,35 @@ _SAVE_SECONDS = 0.5
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def in_context(task: Callable[[], None]) -> Callable[[], None]:
+    """The task as it would run in this thread: JAX's settings are a thread's own."""
+    config: Any = jax.config
+    x64, device, precision = config.jax_enable_x64, config.jax_default_device, config.jax_default_matmul_precision
+
+    def run() -> None:
+        with jax.enable_x64(x64), jax.default_device(device), jax.default_matmul_precision(precision):
+            task()
+
+    return run
+
+
+def refuse_too_large(lanes: "list[Lane]") -> None:
+    """InputError if the states of all lanes cannot be held at once."""
+    needed = sum(num_bytes(lane.carry_like()) for lane in lanes)
+    available = memory_available()
+    if needed > available:
+        raise InputError(
+            f"states that fit in the {available / 1e9:.1f} GB of memory that are free",
+            f"{sum(len(lane.members) for lane in lanes)} members that need {needed / 1e9:.1f} GB",
+            "Use fewer members or a smaller network, or fit the members one after another.",
+        )
+
+
+def memory_available() -> int:
+    """Bytes of host memory that can be had."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
 
 
 def spread(num: int) -> list[list[int]]:
@@ -46,8 +77,10 @@ class Lane:
         batch_size: int | None,
         plan: program.Plan,
         keys: Key,
+        params: Params | None,
     ):
         self.members, self.method, self.target, self.plan = members, method, target, plan
+        self._params = params
         self.keys = keys[members[0]] if len(members) == 1 else keys[np.asarray(members)]
         self._cursor = HostCursor(data) if isinstance(data, Stream) else None
         self._source = None if isinstance(data, Stream) else _source(data, batch_size)
@@ -57,16 +90,22 @@ class Lane:
         self._records: list[np.ndarray] = []
         self._checkpoint: Checkpoint | None = None
 
-    def begin(self, params: Params | None, checkpoint: Checkpoint | None) -> None:
-        """Start, or take up where the checkpoint left off."""
+    def carry_like(self) -> program.Carry:
+        """The shapes of what one chunk hands to the next."""
+        run, arguments = self._beginning()
+        return jax.eval_shape(run, *arguments)
+
+    def _beginning(self) -> tuple[Callable, tuple]:
         run = program.begin if len(self.members) == 1 else program.begin_all
         source = self._source if self._cursor is None else FullBatch(self._cursor.stream.first)
-        arguments = (self.method, self.target, source, self.keys, params, np.int32(self.plan.warmup))
+        return run, (self.method, self.target, source, self.keys, self._params, np.int32(self.plan.warmup))
+
+    def begin(self, checkpoint: Checkpoint | None) -> None:
+        """Start, or take up where the checkpoint left off."""
         self._checkpoint = checkpoint
-        found = None
-        if checkpoint is not None:
-            found = checkpoint.load(jax.eval_shape(run, *arguments))
+        found = None if checkpoint is None else checkpoint.load(self.carry_like())
         if found is None:
+            run, arguments = self._beginning()
             self.carry = run(*arguments)
         else:
             self.carry, facts = found
@@ -86,7 +125,7 @@ class Lane:
         start = np.int32(self.step)
         plan = program.traced(self.plan)
         carry, buffer = run(self.method, self.target, source, self.keys, self.carry, start, np.int32(stop), plan)
-        self._refuse_failure(np.atleast_1d(carry.result), np.atleast_1d(carry.failed))  # waits for the chunk
+        self._refuse_failure(np.atleast_1d(carry.failure))  # waits for the chunk
         count = self.plan.kept(stop) - self.plan.kept(self.step)
         if count:
             if len(self.members) > 1:
@@ -124,10 +163,10 @@ class Lane:
         """All kept entries: leading axis draws, then members where the lane has several."""
         if self._checkpoint is None:
             return unpack(self._pending(), self._one)
-        return unpack(self._checkpoint.draws(program.num_bytes(self._one)), self._one)
+        return unpack(self._checkpoint.draws(num_bytes(self._one)), self._one)
 
     def _pending(self) -> np.ndarray:
-        return np.concatenate(self._records) if self._records else np.zeros((0, program.num_bytes(self._one)), np.uint8)
+        return np.concatenate(self._records) if self._records else np.zeros((0, num_bytes(self._one)), np.uint8)
 
     def _stop(self) -> int:
         room = self.plan.kept(self.step) + program.capacity(self._member_shape())
@@ -139,18 +178,16 @@ class Lane:
             return self._one
         return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[1:], leaf.dtype), self._one)
 
-    def _refuse_failure(self, results: np.ndarray, failed: np.ndarray) -> None:
-        bad = np.flatnonzero(results)
-        if not len(bad):
-            return
-        where = self._checkpoint
+    def _refuse_failure(self, numbers: np.ndarray) -> None:
         saved = (
             "Nothing was saved: pass checkpoint= to keep what was reached."
-            if where is None
-            else f"{where.folder} holds what was saved up to the last checkpoint before it."
+            if self._checkpoint is None
+            else f"{self._checkpoint.folder} holds what was saved up to the last checkpoint before it."
         )
-        first = int(bad[0])
-        raise NumericalError(Result(int(results[first])), int(failed[first]), self.members[first], saved)
+        for member, number in zip(self.members, numbers, strict=True):
+            if failure := program.failure_of(int(number)):
+                step, result = failure
+                raise NumericalError(result, step, member, saved)
 
 
 def _source(data: Data, batch_size: int | None) -> FullBatch | Minibatches:
