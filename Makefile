@@ -10,10 +10,10 @@ demo: $(VENV)/.core            ## compare the methods on a real table and a curv
 	$(BIN)/python examples/demo.py
 
 test: lint                     ## everything but the slow tests
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-all: lint                 ## the slow tests too
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/.test            ## style, types and the dependency rule
 	$(BIN)/ruff check .
@@ -25,7 +25,8 @@ docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.test           ## the figures of docs/benchmarks.md
-	$(BIN)/python benchmarks/run.py
+	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/ensemble_size.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Tunbridge needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12") if sys.version_info < (3, 11) else 0'

@@ -1,11 +1,9 @@
 """How far one predictive is from another."""
 
 import jax.numpy as jnp
-import numpy as np
 
+from tunbridge.core.quadrature import panels
 from tunbridge.core.types import Predictive
-
-_LEVELS = 200
 
 
 def wasserstein(predictive: Predictive, other: Predictive) -> float:
@@ -13,7 +11,6 @@ def wasserstein(predictive: Predictive, other: Predictive) -> float:
 
     By Gauss-Legendre quadrature over the levels q.
     """
-    node, weight = np.polynomial.legendre.leggauss(_LEVELS)
-    levels = (node + 1) / 2
+    levels, weight = panels()
     gap = jnp.abs(predictive.quantile(levels) - other.quantile(levels))
-    return float(jnp.mean(jnp.tensordot(weight / 2, gap, axes=1)))
+    return float(jnp.mean(jnp.tensordot(weight, gap, axes=1)))

@@ -3,13 +3,12 @@
 from typing import Any
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.quadrature import panels
 from tunbridge.core.types import Predictive
 
-_PANELS, _ORDER = 16, 8
 _TAIL = 1e-6
 
 
@@ -65,7 +64,7 @@ def crps(predictive: Predictive, y: Any) -> float:
     values = column(predictive, y)
     low, high = predictive.quantile([_TAIL, 1 - _TAIL])
     inside = jnp.clip(values, low, high)
-    nodes, weights = _panels()
+    nodes, weights = panels(16)
     left = low[None] + (inside - low)[None] * nodes[:, None, None]
     right = inside[None] + (high - inside)[None] * nodes[:, None, None]
     below = jnp.tensordot(weights, predictive.cdf(left) ** 2, axes=1) * (inside - low)
@@ -82,10 +81,3 @@ def interval_score(predictive: Predictive, y: Any, mass: float = 0.9) -> float:
     lower, upper = predictive.interval(mass)
     miss = jnp.maximum(lower - values, 0) + jnp.maximum(values - upper, 0)
     return float(jnp.mean(upper - lower + 2 / (1 - mass) * miss))
-
-
-def _panels() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes and weights of composite Gauss-Legendre quadrature on [0, 1]."""
-    node, weight = np.polynomial.legendre.leggauss(_ORDER)
-    starts = np.arange(_PANELS)[:, None]
-    return ((starts + (node + 1) / 2) / _PANELS).reshape(-1), np.tile(weight / 2 / _PANELS, _PANELS)

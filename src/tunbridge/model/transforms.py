@@ -8,7 +8,7 @@ A *spec* is a pytree of such entries. Its unknowns are a tuple, one real array a
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution, biject_to
+from numpyro.distributions import Distribution, ExpandedDistribution, Independent, biject_to
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
@@ -58,6 +58,8 @@ def median(spec: PyTree) -> tuple[Array, ...]:
 
 
 def _median(prior: Distribution) -> Array:
+    if isinstance(prior, ExpandedDistribution | Independent):
+        return jnp.broadcast_to(_median(prior.base_dist), prior.shape())
     transform = biject_to(prior.support)
 
     def halve(_, bracket):

@@ -54,7 +54,8 @@ def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:
     classes = jnp.arange(max(outputs.shape[-1], 2))
 
     def one(outputs, noise):
-        return likelihood.distribution(outputs, noise).log_prob(classes[:, None]).T
+        made = likelihood.distribution(outputs, noise)
+        return jax.vmap(lambda label: made.log_prob(jnp.full(outputs.shape[:1], label)), out_axes=1)(classes)
 
     return jax.vmap(one)(outputs, noise)
 

@@ -7,14 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.special import logsumexp, ndtr
+from jax.scipy.special import logsumexp
 from numpyro.distributions import Distribution
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.quadrature import panels
 from tunbridge.predict.mixture import MixturePredictive
 
-_NODES = np.linspace(-5.0, 5.0, 81)
-"""Standard normal scores at whose levels entropy is integrated and the mode sought."""
+_TAIL = 1e-6
+"""Densities are looked at between the quantiles of this level and of one minus it."""
 
 
 class NumberPredictive(MixturePredictive):
@@ -50,23 +51,29 @@ class NumberPredictive(MixturePredictive):
 
     @property
     def mode(self) -> Array:
-        """The value of highest marginal density, (points, outputs), to a fiftieth of a standard deviation."""
-        levels, densities = self._profile
-        return jnp.take_along_axis(levels, jnp.argmax(densities, axis=0)[None], axis=0)[0]
+        """The value of highest marginal density, (points, outputs)."""
+        values, log_p = self._profile
+        best = jnp.clip(jnp.argmax(log_p, axis=0), 1, len(log_p) - 2)[None]
+        v, p = ([jnp.take_along_axis(rows, best + i, axis=0)[0] for i in (-1, 0, 1)] for rows in (values, log_p))
+        left, right = (p[1] - p[0]) / (v[1] - v[0]), (p[2] - p[1]) / (v[2] - v[1])  # the parabola's slopes
+        peak = 0.5 * (v[0] + v[1]) + 0.5 * (v[2] - v[0]) * left / (left - right)
+        return jnp.where((left > 0) & (right < 0), peak, v[1])
 
     @property
     def entropy(self) -> Array:
         """Differential entropy of each output, in nats, (points, outputs)."""
-        _, densities = self._profile
-        weights = np.exp(-0.5 * _NODES**2)
-        return -jnp.tensordot(weights / weights.sum(), densities, axes=1)
+        _, log_p = self._profile
+        weights = panels()[1][:, None, None] * (jnp.exp(log_p) * log_p)
+        low, high = self.quantile([_TAIL, 1 - _TAIL])
+        return -jnp.sum(weights, axis=0) * (high - low)
 
     @cached_property
     def _profile(self) -> tuple[Array, Array]:
-        """Quantiles at the nodes' levels and the log densities there, (nodes, points, outputs)."""
-        levels = self.quantile(np.asarray(ndtr(_NODES)))
-        densities = self._outputs.answer(_log_density, jnp.swapaxes(levels, 0, 1), cost=len(_NODES))
-        return levels, jnp.swapaxes(densities, 0, 1)
+        """Values from tail to tail and their log densities, (nodes, points, outputs)."""
+        low, high = self.quantile([_TAIL, 1 - _TAIL])
+        values = low[None] + (high - low)[None] * panels()[0][:, None, None]
+        log_p = self._outputs.answer(_log_density, jnp.swapaxes(values, 0, 1), cost=len(values))
+        return values, jnp.swapaxes(log_p, 0, 1)
 
     def quantile(self, q: Any) -> Array:
         """Quantiles of the mixture, (points, outputs); for several levels (levels, points, outputs)."""
@@ -109,13 +116,15 @@ def _moments(likelihood, outputs, noise):
 def _log_density(likelihood, outputs, noise, rows):
     """Marginal log density at rows (points, values, outputs)."""
     values = jnp.swapaxes(rows, 0, 1)
-    terms = _components(lambda d: d.log_prob(values), likelihood, outputs, noise)
+    terms = _components(lambda d: jax.vmap(d.log_prob)(values), likelihood, outputs, noise)
     return jnp.swapaxes(logsumexp(terms, axis=0) - jnp.log(outputs.shape[0]), 0, 1)
 
 
 def _cdf(likelihood, outputs, noise, rows):
     values = jnp.swapaxes(rows, 0, 1)
-    return jnp.swapaxes(jnp.mean(_components(lambda d: d.cdf(values), likelihood, outputs, noise), axis=0), 0, 1)
+    return jnp.swapaxes(
+        jnp.mean(_components(lambda d: jax.vmap(d.cdf)(values), likelihood, outputs, noise), axis=0), 0, 1
+    )
 
 
 def _quantile(likelihood, outputs, noise, levels):
@@ -123,14 +132,16 @@ def _quantile(likelihood, outputs, noise, levels):
 
     The quantile of a mixture lies between the least and the largest of its components' quantiles.
     """
-    q = levels[:, None, None]
-    ends = _components(lambda d: d.icdf(q), likelihood, outputs, noise)
+    ends = _components(lambda d: jax.vmap(d.icdf)(levels), likelihood, outputs, noise)
     low, high = jnp.min(ends, axis=0), jnp.max(ends, axis=0)
 
     def halve(_, bracket):
         low, high = bracket
         middle = 0.5 * (low + high)
-        below = jnp.mean(_components(lambda d: d.cdf(middle), likelihood, outputs, noise), axis=0) < q
+        below = (
+            jnp.mean(_components(lambda d: jax.vmap(d.cdf)(middle), likelihood, outputs, noise), axis=0)
+            < levels[:, None, None]
+        )
         return jnp.where(below, middle, low), jnp.where(below, high, middle)
 
     if outputs.shape[0] > 1:

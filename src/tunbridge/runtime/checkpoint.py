@@ -18,6 +18,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpyro.distributions import Distribution
 
 from tunbridge.core.errors import CheckpointError
 from tunbridge.core.tree import num_bytes
@@ -32,7 +33,13 @@ def fingerprint(*trees: PyTree) -> str:
     for tree in trees:
         written = eqx.tree_pformat(tree, short_arrays=True)
         digest.update(re.sub(r" at 0x[0-9a-f]+", "", written).encode())
-        for leaf in jax.tree.leaves(tree):
+        for leaf in jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Distribution)):
+            if isinstance(leaf, Distribution):  # its leaves come in another order in another process
+                arguments = leaf.get_args()
+                digest.update(
+                    fingerprint(type(leaf).__name__, *(arguments[name] for name in sorted(arguments))).encode()
+                )
+                continue
             array = to_host(leaf)
             digest.update(f"{array.dtype}{array.shape}".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
@@ -50,7 +57,8 @@ def _from_bytes(data: bytes | np.ndarray, like: Any) -> Any:
     """The inverse of `to_host` and `tobytes`, in the dtype and shape of `like`."""
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
         numbers = jax.eval_shape(jax.random.key_data, like)
-        return jax.random.wrap_key_data(_from_bytes(data, numbers), impl=jax.random.key_impl(like))
+        impl = jax.random.key_impl(jnp.empty((), like.dtype))
+        return jax.random.wrap_key_data(_from_bytes(data, numbers), impl=impl)
     return jnp.asarray(np.frombuffer(data, like.dtype).reshape(like.shape))
 
 
@@ -75,10 +83,10 @@ class Checkpoint:
         if not self._state.exists():
             return None
         try:
-            with np.load(self._state, allow_pickle=False) as file:
+            with np.load(io.BytesIO(self._state.read_bytes()), allow_pickle=False) as file:
                 facts = json.loads(file["facts"].tobytes())
                 leaves = [file[f"leaf{i}"].tobytes() for i in range(len(jax.tree.leaves(state_like)))]
-        except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
+        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
             raise CheckpointError(
                 f"{self._state} is damaged ({error}). Delete the folder {self.folder} to start anew."
             ) from error
@@ -105,8 +113,8 @@ class Checkpoint:
                 file.truncate(self._kept * record)  # what an interrupted save may have left
                 file.write(records.tobytes())
                 _sync(file)
-            self._kept += len(records)
-        facts = {**facts, "format": FORMAT, "identity": self.identity, "kept": self._kept, "record": record}
+        kept = self._kept + len(records)
+        facts = {**facts, "format": FORMAT, "identity": self.identity, "kept": kept, "record": record}
         arrays: dict[str, Any] = {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)}
         for i, leaf in enumerate(jax.tree.leaves(state)):
             arrays[f"leaf{i}"] = np.frombuffer(to_host(leaf).tobytes(), np.uint8)
@@ -117,6 +125,7 @@ class Checkpoint:
             file.write(buffer.getvalue())
             _sync(file)
         os.replace(temporary, self._state)
+        self._kept = kept
 
     def draws(self, record: int) -> np.ndarray:
         """All draws on disk, (num, bytes)."""

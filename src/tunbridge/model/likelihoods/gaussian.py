@@ -29,7 +29,7 @@ class Gaussian(OfNumbers):
     def num_outputs(self, y: Array) -> int:
         """One an output of y."""
         scales = transforms.unknowns(self.scale)
-        shape = scales[0].batch_shape if scales else jnp.shape(self.scale)
+        shape = scales[0].shape() if scales else jnp.shape(self.scale)
         if shape not in ((), (1,), (y.shape[1],)):
             raise InputError(f"a scale of shape () or ({y.shape[1]},)", f"shape {shape}", "Give one, or one an output.")
         return y.shape[1]

@@ -1,0 +1,22 @@
+"""Every method against the four exact problems, with its defaults: what bench/promises.py says holds."""
+
+import jax
+import pytest
+
+import tunbridge as tb
+from tunbridge.bench import PROBLEMS, PROMISES, deviation
+
+CASES = [(method, problem) for method in tb.METHODS for problem in PROBLEMS]
+
+
+def test_the_table_has_a_promise_for_every_method_and_problem():
+    assert {(method, problem) for method, row in PROMISES.items() for problem in row} == set(CASES)
+
+
+@pytest.mark.parametrize(("method", "problem"), CASES)
+def test_the_promise_is_kept(method, problem):
+    promise, exact = PROMISES[method][problem], PROBLEMS[problem]()
+    for seed in range(3):
+        posterior = tb.METHODS[method]().fit(exact.model, exact.data, key=jax.random.key(seed))
+        off = deviation(exact, posterior, promise.kind, jax.random.key(0))
+        assert off <= promise.tolerance, f"{off:.2g} posterior sd with key {seed}"

@@ -1,0 +1,131 @@
+"""What every method keeps to: each entry of METHODS, in a tiny profile, on every likelihood."""
+
+import pickle
+
+import jax
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import tunbridge as tb
+from toys import equal, labelled, table
+
+TINY = {
+    "map": tb.MAP(train=tb.Train(30)),
+    "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(30)), 2),
+}
+NUMBERS = table(24)
+LIKELIHOODS = {
+    "gaussian": (tb.likelihoods.Gaussian(0.2), NUMBERS),
+    "unknown noise": (tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)), NUMBERS),
+    "heteroscedastic": (tb.likelihoods.Heteroscedastic(), NUMBERS),
+    "bernoulli": (tb.likelihoods.Bernoulli(), labelled(24, classes=2)),
+    "categorical": (tb.likelihoods.Categorical(), labelled(24)),
+}
+PRIORS = {
+    "normal": tb.priors.Normal(1.0),
+    "fan-in": tb.priors.Normal(tb.priors.fan_in(1.0)),
+    "per layer": tb.priors.Normal((1.0, 0.5)),
+    "unknown": tb.priors.Normal(tb.priors.fan_in(dist.HalfNormal(1.0))),
+}
+
+
+def test_every_method_has_a_profile_and_sound_defaults():
+    assert set(TINY) == set(tb.METHODS)
+    for name, cls in tb.METHODS.items():
+        assert isinstance(TINY[name], cls)
+        cls()
+
+
+def fit(name, likelihood="gaussian", prior="normal", **options):
+    made, data = LIKELIHOODS[likelihood]
+    model = tb.Model(tb.networks.MLP((4,)), PRIORS[prior], made)
+    return TINY[name].fit(model, data, key=jax.random.key(5), **options), data
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_predictions_have_the_shapes_of_semantics(name, likelihood, key):
+    posterior, data = fit(name, likelihood)
+    predictive = posterior.predict(data.x[:7])
+    np.testing.assert_array_equal(predictive.total, predictive.aleatoric + predictive.epistemic)
+    assert float(predictive.epistemic.min()) >= 0.0
+    assert predictive.log_prob(data.y[:7]).shape == (7,)
+    if data.y.ndim == 2:
+        for part in (predictive.mean, predictive.std, predictive.quantile(0.3), predictive.total, predictive.mode):
+            assert part.shape == (7, 1)
+        assert predictive.sample(key, 3).shape == (3, 7, 1)
+        lower, upper = predictive.interval(0.8)
+        assert (lower < upper).all()
+    else:
+        assert predictive.probs.shape == (7, 2 if likelihood == "bernoulli" else 3)
+        np.testing.assert_allclose(predictive.probs.sum(1), 1.0, rtol=1e-5)
+        assert predictive.total.shape == predictive.mode.shape == (7,)
+        assert predictive.sample(key, 3).shape == (3, 7)
+
+
+@pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("prior", PRIORS)
+def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
+    """Point methods: noise from held-out residuals and said so; prior scales held at the median and said so."""
+    posterior, _ = fit(name, "unknown noise", prior)
+    params = posterior.sample(jax.random.key(0), 4)
+    said = " ".join(posterior.notes)
+    assert "held-out rows" in said
+    assert len(params.noise) == 1
+    assert ("held at the medians" in said) == (prior == "unknown")
+    if prior == "unknown":
+        np.testing.assert_allclose(np.exp(params.scales[0]), 0.6745, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_same_key_gives_the_same_posterior_to_the_bit(name):
+    one, two = (fit(name, "unknown noise")[0] for _ in range(2))
+    assert equal(one.sample(jax.random.key(0), 3), two.sample(jax.random.key(0), 3))
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_fitting_changes_neither_model_nor_data(name):
+    made, data = LIKELIHOODS["gaussian"]
+    before = pickle.dumps((made, np.asarray(data.x), np.asarray(data.y)))
+    fit(name)
+    assert pickle.dumps((made, np.asarray(data.x), np.asarray(data.y))) == before
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_steps_are_pure_and_compiled_code_agrees_with_the_rest(name):
+    """One step with and without jit, to rounding."""
+    method = TINY[name]
+    method = method.method if isinstance(method, tb.Ensemble) else method
+    made, data = LIKELIHOODS["unknown noise"]
+    bound, rows = tb.Model(tb.networks.MLP((4,)), PRIORS["normal"], made).bind(data)
+    target, key = tb.Target(bound, float(rows.num)), jax.random.key(0)
+    params = method.start(key, target, rows)
+    state = method.init(key, target, params, rows, 0)
+    (plain, info), (compiled, fast) = (f(key, target, state, rows) for f in (method.step, jax.jit(method.step)))
+    for a, b in zip(jax.tree.leaves((plain.params, info)), jax.tree.leaves((compiled.params, fast)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
+    again, _ = method.step(key, target, state, rows)
+    assert equal(again, plain)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_posterior_survives_pickling(name):
+    posterior, data = fit(name, "unknown noise")
+    back = pickle.loads(pickle.dumps(posterior))
+    np.testing.assert_array_equal(back.predict(data.x).mean, posterior.predict(data.x).mean)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_resumed_fit_is_the_uninterrupted_one_to_the_bit(name, tmp_path):
+    whole, _ = fit(name, "unknown noise")
+    fit(name, "unknown noise", checkpoint=tmp_path, callbacks=[lambda event: event.step >= 9])
+    resumed, _ = fit(name, "unknown noise", checkpoint=tmp_path)
+    assert equal(resumed.sample(jax.random.key(0), 3), whole.sample(jax.random.key(0), 3))
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_a_method_without_a_key_is_a_type_error(name):
+    made, data = LIKELIHOODS["gaussian"]
+    with pytest.raises(TypeError, match="key"):
+        TINY[name].fit(tb.Model(tb.networks.MLP((4,)), PRIORS["normal"], made), data)

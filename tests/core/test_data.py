@@ -1,0 +1,63 @@
+import numpy as np
+import pytest
+
+import tunbridge as tb
+
+
+def test_a_column_of_floats_is_a_matrix_and_labels_stay_a_vector():
+    x = np.zeros((4, 2))
+    assert tb.Data(x, np.zeros(4)).y.shape == (4, 1)
+    assert tb.Data(x, np.zeros((4, 3))).y.shape == (4, 3)
+    assert tb.Data(x, [0, 1, 2, 1]).y.shape == (4,)
+    assert tb.Data(x, [True, False, True, True]).y.dtype == np.int32
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "weight", "said"),
+    [
+        ([[0.0], [np.nan], [1.0]], [1.0, 2.0, 3.0], None, r"finite numbers in x; got .* 1 of 3 rows \(1\)"),
+        ([[0.0], [1.0], [np.inf]], [1.0, 2.0, 3.0], None, r"finite numbers in x; got .* \(2\)"),
+        ([[0.0], [1.0]], [1.0, np.nan], None, r"finite numbers in y; got .* \(1\)"),
+        (np.zeros((0, 2)), np.zeros(0), None, "at least one row; got none"),
+        (np.zeros((3, 2)), np.zeros(4), None, "as many rows in y as in x; got 3 in x and 4 in y"),
+        (np.zeros(3), np.zeros(3), None, r"x of shape \(points, features\); got shape \(3,\)"),
+        (np.zeros((3, 1)), np.zeros((3, 1, 1)), None, r"y of shape .*; got shape \(3, 1, 1\)"),
+        ([["a"], ["b"]], [1.0, 2.0], None, "real numbers in x; got dtype"),
+        ([[1.0], [2.0]], ["yes", "no"], None, "real numbers in y; got dtype"),
+        ([[1.0], [2.0]], [1.0 + 2j, 0.0], None, "real numbers in y"),
+        ([[1.0], [2.0]], [1.0, 2.0], [1.0], r"weight of shape \(2,\)"),
+        ([[1.0], [2.0]], [1.0, 2.0], [1.0, -1.0], "weights >= 0"),
+        ([[1.0], [2.0]], [1.0, 2.0], [0.0, 0.0], "not all 0"),
+    ],
+)
+def test_bad_data_is_refused_with_expected_got_and_do(x, y, weight, said):
+    with pytest.raises(tb.InputError, match=said) as caught:
+        tb.Data(x, y, weight)
+    assert len(caught.value.args) == 3
+    assert all(caught.value.args)
+
+
+def test_many_bad_rows_are_counted_and_the_first_named():
+    x = np.zeros((100, 1))
+    x[10:30] = np.nan
+    with pytest.raises(tb.InputError, match=r"20 of 100 rows \(10, 11, 12, 13, 14, ...\)"):
+        tb.Data(x, np.zeros(100))
+
+
+def test_a_stream_shows_its_first_batch_without_using_it_up():
+    batches = [(np.full((2, 1), i, float), np.zeros(2)) for i in range(3)]
+    bare = tb.Data.from_batches(iter(batches), num=6)
+    assert not bare.restartable
+    assert bare.first.x[0, 0] == 0
+    assert [int(x[0, 0]) for x, _ in bare.make(0)] == [0, 1, 2]
+    assert list(bare.make(1)) == []
+    made = tb.Data.from_batches(lambda epoch: batches, num=6)
+    assert made.restartable
+    assert [int(x[0, 0]) for x, _ in made.make(7)] == [0, 1, 2]
+
+
+def test_an_empty_stream_is_refused():
+    with pytest.raises(tb.InputError, match="at least one batch"):
+        tb.Data.from_batches(lambda epoch: [], num=6)
+    with pytest.raises(tb.InputError, match="at least 1"):
+        tb.Data.from_batches(lambda epoch: [(np.zeros((1, 1)), np.zeros(1))], num=0)

@@ -1,0 +1,110 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+from scipy import stats
+
+import tunbridge as tb
+from toys import labelled, model, table
+from tunbridge.core.tree import ravel
+from tunbridge.runtime.batches import Minibatches
+
+
+def test_log_joint_is_log_likelihood_plus_the_prior_of_every_layer(key, x64):
+    data = table()
+    made = model(
+        (5, 4), prior=tb.priors.Normal((1.0, 2.0, 0.5)), likelihood=tb.likelihoods.Gaussian(dist.Gamma(2.0, 2.0))
+    )
+    bound, rows = made.bind(data)
+    params = bound.sample_params(key, rows.x)
+    target = tb.Target(bound, float(rows.num))
+    sigma = float(jnp.exp(params.noise[0]))
+    f = np.asarray(bound.outputs(params, rows.x))
+    likelihood = stats.norm(f, sigma).logpdf(np.asarray(rows.y)).sum()
+    layers = [
+        stats.norm(0, s).logpdf(np.asarray(ravel(w))).sum()
+        for s, w in zip((1.0, 2.0, 0.5), params.weights["layers"], strict=True)
+    ]
+    noise = stats.gamma(2, scale=0.5).logpdf(sigma) + np.log(sigma)
+    assert float(target.log_density(params, rows)) == pytest.approx(likelihood + sum(layers) + noise, abs=1e-6)
+
+
+def test_batches_of_an_epoch_average_to_the_whole_data(key, x64):
+    bound, rows = model().bind(table(40))
+    params, target = bound.sample_params(key, rows.x), tb.Target(bound, 40.0)
+    source = Minibatches(rows, 8)
+    cursor = source.start(key, jnp.int32(0))
+    values, slopes = [], []
+    for t in range(5):
+        cursor, batch = source.next(key, cursor, jnp.int32(t))
+        value, slope = jax.value_and_grad(target.log_likelihood)(params, batch)
+        values.append(value)
+        slopes.append(ravel(slope))
+    whole, slope = jax.value_and_grad(target.log_likelihood)(params, rows)
+    assert float(np.mean(values)) == pytest.approx(float(whole), rel=1e-10)
+    np.testing.assert_allclose(np.mean(slopes, axis=0), ravel(slope), rtol=1e-8, atol=1e-8)
+
+
+def test_temperature_divides_likelihood_and_prior(key):
+    bound, rows = model().bind(table())
+    params = bound.sample_params(key, rows.x)
+    cold, warm = tb.Target(bound, 40.0, 0.5), tb.Target(bound, 40.0, 1.0)
+    assert float(cold.log_density(params, rows)) == pytest.approx(2 * float(warm.log_density(params, rows)), rel=1e-6)
+
+
+def test_a_row_of_weight_two_counts_as_two_rows(key, x64):
+    data = table(10)
+    twice = tb.Data(data.x, data.y, np.array([2.0] + [1.0] * 9))
+    copied = tb.Data(jnp.concatenate([data.x, data.x[:1]]), jnp.concatenate([data.y, data.y[:1]]))
+    bound, rows = model().bind(data)
+    params = bound.sample_params(key, rows.x)
+    values = [float(tb.Target(bound, float(d.num)).log_likelihood(params, d)) for d in (twice, copied)]
+    assert values[0] == pytest.approx(values[1], rel=1e-10)
+
+
+def test_the_prior_predictive_has_the_models_shapes(key):
+    bound, rows = model(likelihood=tb.likelihoods.Categorical()).bind(labelled())
+    params, y = bound.sample(key, rows.x)
+    assert y.shape == rows.y.shape
+    assert params.noise == ()
+    assert jax.tree.structure(params.weights) == jax.tree.structure(bound.network.init(key, rows.x))
+
+
+def test_the_prior_predictive_has_the_models_moments(key):
+    """Linear model: var y = tau^2 (|x|^2 + 1) + sigma^2. Four standard errors with a fixed key: false alarms 6e-5."""
+    made = tb.Model(tb.networks.MLP((), outputs=1), tb.priors.Normal(1.5), tb.likelihoods.Gaussian(0.5))
+    x = jnp.array([[1.0, -2.0]])
+    _, y = jax.vmap(lambda k: made.sample(k, x))(jax.random.split(key, 20_000))
+    wanted = 1.5**2 * 6 + 0.25
+    assert abs(float(jnp.var(y)) - wanted) < 4 * wanted * (2 / 20_000) ** 0.5
+
+
+@pytest.mark.parametrize(
+    ("build", "said"),
+    [
+        (lambda: tb.Model(3, tb.priors.Normal(1.0), tb.likelihoods.Gaussian(1.0)), "a network with the methods"),
+        (lambda: tb.Model(tb.networks.MLP(()), 1.0, tb.likelihoods.Gaussian(1.0)), "a prior with the methods"),
+        (lambda: tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), 0.1), "a likelihood with the methods"),
+    ],
+)
+def test_parts_in_the_wrong_place_are_refused(build, said):
+    with pytest.raises(tb.InputError, match=said):
+        build()
+
+
+def test_a_network_with_other_outputs_is_refused(key):
+    made = tb.Model(tb.networks.MLP((3,), outputs=2), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(1.0))
+    with pytest.raises(tb.InputError, match=r"outputs of shape \(40, 1\) for Gaussian; got shape \(40, 2\)"):
+        tb.MAP().fit(made, table(), key=key)
+    flat = tb.networks.from_functions(lambda k, x: {"w": jnp.zeros(3)}, lambda w, x: x @ w["w"])
+    made = tb.Model(flat, tb.priors.Normal(1.0), tb.likelihoods.Gaussian(1.0))
+    with pytest.raises(tb.InputError, match=r"outputs of shape \(40, 1\) for Gaussian; got shape \(40,\)"):
+        tb.MAP().fit(made, table(), key=key)
+
+
+def test_images_into_an_mlp_and_a_sample_without_outputs_are_refused(key):
+    with pytest.raises(tb.InputError, match="for an MLP"):
+        tb.MAP().fit(model(), tb.Data(np.zeros((4, 2, 2)), np.zeros(4)), key=key)
+    with pytest.raises(tb.InputError, match="knows its outputs"):
+        model().sample(key, jnp.zeros((3, 2)))

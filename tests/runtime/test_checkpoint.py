@@ -1,0 +1,177 @@
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import tunbridge as tb
+from toys import Walk, equal, model, table
+from tunbridge.runtime import checkpoint as files
+from tunbridge.runtime import members
+
+HERE = Path(__file__).parent
+
+
+def _start(*arguments):
+    cache = {"JAX_COMPILATION_CACHE_DIR": str(arguments[1].parent), "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+    environment = {**os.environ, **cache, "PYTHONPATH": str(HERE.parent)}
+    return subprocess.Popen([sys.executable, str(HERE / "killed.py"), *map(str, arguments)], env=environment)
+
+
+def _result(path):
+    with np.load(path) as file:
+        return [file[name] for name in file.files]
+
+
+@pytest.mark.parametrize("kind", ["walk", "ensemble"])
+def test_a_process_killed_ten_times_ends_with_the_uninterrupted_result(kind, tmp_path):
+    """kill -9 at random moments once it has begun to save; the files it leaves must always be whole."""
+    rng, steps = random.Random(4), [0]
+    assert _start("", tmp_path / "whole.npz", kind).wait(300) == 0
+    folder, out, kills = tmp_path / "checkpoint", tmp_path / "out.npz", 0
+    while not out.exists():
+        process = _start(folder, out, kind)
+        if kills < 10:
+            _wait_for_progress(process, folder, steps[-1])
+            time.sleep(rng.uniform(0.0, 0.25))
+            if process.poll() is None:
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+        assert process.wait(300) in (0, -signal.SIGKILL)
+        steps.append(_steps(folder))
+    assert kills >= 10
+    assert steps == sorted(steps)
+    for a, b in zip(_result(out), _result(tmp_path / "whole.npz"), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def _steps(folder):
+    """Steps in the checkpoints, as a stranger would read them."""
+    total = 0
+    for path in folder.glob("lane*/state.npz"):
+        with np.load(path) as file:
+            total += json.loads(file["facts"].tobytes())["step"]
+    return total
+
+
+def _wait_for_progress(process, folder, before):
+    deadline = time.time() + 60
+    while process.poll() is None and _steps(folder) <= before and time.time() < deadline:
+        time.sleep(0.02)
+
+
+def _save(folder, **changes):
+    method = Walk(run=tb.Run(2, 5, 30))
+    arguments = {"key": jax.random.key(3), "checkpoint": folder, **changes}
+    return method.fit(model(), table(), **arguments)
+
+
+def test_a_finished_run_is_read_back_and_not_run_again(tmp_path):
+    whole = _save(tmp_path)
+    called = []
+    again = _save(tmp_path, callbacks=[called.append])
+    assert equal(whole.params, again.params)
+    assert called == []
+
+
+def test_draws_beyond_the_saved_state_are_cut_off(tmp_path):
+    whole = _save(tmp_path)
+    draws = tmp_path / "lane0001" / "draws.bin"
+    with open(draws, "ab") as file:
+        file.write(b"what a killed process had appended")
+    assert equal(_save(tmp_path).params, whole.params)
+
+
+def test_a_run_with_other_settings_is_refused(tmp_path):
+    _save(tmp_path)
+    with pytest.raises(tb.CheckpointError, match="holds another run"):
+        _save(tmp_path, key=jax.random.key(4))
+    with pytest.raises(tb.CheckpointError, match="holds another run"):
+        Walk(step_size=0.2, run=tb.Run(2, 5, 30)).fit(model(), table(), key=jax.random.key(3), checkpoint=tmp_path)
+    with pytest.raises(tb.CheckpointError, match="holds another run"):
+        Walk(run=tb.Run(2, 5, 30)).fit(model(), table(seed=9), key=jax.random.key(3), checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a zip file", None])
+def test_a_damaged_state_is_refused_with_the_folder_named(damage, tmp_path):
+    _save(tmp_path)
+    state = tmp_path / "lane0000" / "state.npz"
+    state.write_bytes(state.read_bytes()[:-40] if damage is None else damage)
+    with pytest.raises(tb.CheckpointError, match="is damaged"):
+        _save(tmp_path)
+
+
+def test_a_newer_format_is_refused(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "FORMAT", 99)
+        _save(tmp_path)
+    with pytest.raises(tb.CheckpointError, match="newer Tunbridge"):
+        _save(tmp_path)
+
+
+def test_a_failed_save_loses_nothing(tmp_path, monkeypatch):
+    """The disk fills up while draws are appended: the old state stands, and the next save mends the file."""
+    whole = _save(None)
+    real, calls = files._sync, []
+
+    def full(file):
+        calls.append(file.name)
+        if len(calls) == 7:
+            raise OSError(28, "No space left on device")
+        real(file)
+
+    monkeypatch.setattr(members, "_SAVE_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "_sync", full)
+        with pytest.raises(OSError, match="No space left"):
+            _save(tmp_path)
+    assert equal(_save(tmp_path).params, whole.params)
+
+
+def test_a_failure_keeps_what_was_saved(tmp_path):
+    with pytest.raises(tb.NumericalError, match="holds what was saved"):
+        Walk(fail_at=30, run=tb.Run(1, 5, 60)).fit(model(), table(), key=jax.random.key(3), checkpoint=tmp_path)
+    assert 0 < _steps(tmp_path) <= 30
+
+
+def test_a_resumed_stream_goes_on_where_it_was(tmp_path):
+    rng = np.random.default_rng(0)
+    batches = [[(rng.normal(size=(4, 3)), rng.normal(size=4)) for _ in range(5)] for _ in range(50)]
+    method = Walk(run=tb.Run(2, 10, 90))
+
+    def stop(event):
+        return event.step >= 37
+
+    def fit(**options):
+        return method.fit(
+            model(), tb.Data.from_batches(lambda epoch: batches[epoch], num=20), key=jax.random.key(1), **options
+        )
+
+    fit(checkpoint=tmp_path, callbacks=[stop])
+    assert equal(fit(checkpoint=tmp_path).params, fit().params)
+
+
+def test_states_of_every_type_come_back_to_the_bit(tmp_path):
+    state = {
+        "key": jax.random.key(5),
+        "half": jnp.arange(3, dtype=jnp.bfloat16) / 3,
+        "count": jnp.int32(4),
+        "flag": jnp.asarray(True),
+        "nan": jnp.asarray([np.nan, -0.0, np.inf]),
+        "empty": jnp.zeros((0, 2)),
+    }
+    store = files.Checkpoint(tmp_path, "me")
+    store.save(state, np.zeros((0, 8), np.uint8), {"step": 3})
+    back, facts = files.Checkpoint(tmp_path, "me").load(jax.eval_shape(lambda: state))
+    assert facts["step"] == 3
+    for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(back), strict=True):
+        assert a.dtype == b.dtype
+        assert files.to_host(a).tobytes() == files.to_host(b).tobytes()

@@ -1,0 +1,52 @@
+"""The package as a whole: its names, its weight, what it refuses."""
+
+import importlib.metadata
+import subprocess
+import sys
+
+import pytest
+
+import tunbridge as tb
+
+
+def _run(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_public_names_are_exactly_all():
+    assert set(tb._MODULES) | set(tb._NAMES) == set(tb.__all__) == set(dir(tb))
+    for name in tb.__all__:
+        assert getattr(tb, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        tb.nothing  # noqa: B018
+
+
+def test_importing_tunbridge_imports_nothing_heavy():
+    heavy = ("sklearn", "matplotlib", "numpyro", "optax", "equinox", "scipy.stats")
+    done = _run(f"import sys, tunbridge; print([name for name in {heavy} if name in sys.modules])")
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_fitting_and_predicting_need_neither_plots_nor_scikit_learn():
+    done = _run(
+        "import sys, jax, tunbridge as tb\n"
+        "m = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))\n"
+        "d = tb.Data([[0.0], [1.0]], [0.0, 1.0])\n"
+        "tb.MAP(train=tb.Train(3)).fit(m, d, key=jax.random.key(0)).predict([[0.5]]).mean\n"
+        "print([name for name in ('sklearn', 'matplotlib') if name in sys.modules])"
+    )
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_the_broken_jax_is_refused_with_the_way_out():
+    done = _run(
+        "import importlib.metadata as m\n"
+        "real = m.version\n"
+        "m.version = lambda name: '0.10.2' if name == 'jax' else real(name)\n"
+        "import tunbridge"
+    )
+    assert done.returncode != 0
+    assert "jax 0.10.2" in done.stderr
+    assert "pip install 'jax!=0.10.2'" in done.stderr
+    pins = [need for need in importlib.metadata.requires("tunbridge") if need.startswith("jax")]
+    assert any("!=0.10.2" in need for need in pins)
