@@ -4,6 +4,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+__all__ = ["Constant", "Cosine"]
+
 
 class Constant(eqx.Module):
     """The same step size throughout."""
