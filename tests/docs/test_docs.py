@@ -69,6 +69,7 @@ def test_every_citation_is_in_the_bibliography():
     assert keys <= cited, f"never cited: {keys - cited}"
 
 
+@pytest.mark.slow  # make docs runs them too
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
 def test_tutorials_run(path, monkeypatch):
     import matplotlib.pyplot as plt

@@ -1,6 +1,7 @@
-"""Fit with a checkpoint, as a process that may be killed at any moment; write the result at the end."""
+"""Two fits with checkpoints, as a process that may be killed at any moment; the results are written at the end."""
 
 import sys
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -9,15 +10,18 @@ import numpyro.distributions as dist
 import tunbridge as tb
 from toys import Walk, model, table
 
-folder, out, kind = sys.argv[1:]
-METHODS = {
-    "walk": (Walk(run=tb.Run(chains=3, warmup=3000, draws=2000, thin=10, batch_size=16)), model()),
+folder, out = sys.argv[1:]
+FITS = {
+    "walk": (Walk(run=tb.Run(chains=3, warmup=3000, draws=1500, thin=10, batch_size=16)), tb.likelihoods.Gaussian(0.1)),
     "ensemble": (
-        tb.Ensemble(tb.MAP(train=tb.Train(30_000, batch_size=8)), 3),
-        model(likelihood=tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0))),
+        tb.Ensemble(tb.MAP(train=tb.Train(20_000, batch_size=8)), 3),
+        tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)),
     ),
 }
-method, made = METHODS[kind]
-posterior = method.fit(made, table(), key=jax.random.key(7), checkpoint=folder or None)
-leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(posterior.sample(jax.random.key(0), 50))]
-np.savez(out, *leaves)
+found = {}
+for name, (method, likelihood) in FITS.items():
+    checkpoint = Path(folder) / name if folder else None
+    posterior = method.fit(model(likelihood=likelihood), table(), key=jax.random.key(7), checkpoint=checkpoint)
+    for i, leaf in enumerate(jax.tree.leaves(posterior.components(jax.random.key(0), None))):
+        found[f"{name}{i}"] = np.asarray(leaf)
+np.savez(out, **found)
