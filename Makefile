@@ -2,12 +2,11 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-export MPLBACKEND ?= Agg
 
 .PHONY: demo test test-all lint docs bench clean
 
 demo: $(VENV)/.core            ## compare the methods on a real table and a curve
-	$(BIN)/python examples/demo.py
+	MPLBACKEND=Agg $(BIN)/python examples/demo.py
 
 test: lint                     ## everything but the slow tests
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
@@ -22,7 +21,7 @@ lint: $(VENV)/.test            ## style, types and the dependency rule
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
-	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	env -u MPLBACKEND $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.test           ## the figures of docs/benchmarks.md
 	$(BIN)/python benchmarks/loop.py

@@ -3,6 +3,8 @@
 python benchmarks/ensemble_size.py -> benchmarks/results/ensemble_size.json
 """
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,13 +24,18 @@ SETS = {
 }
 
 
-def study(name: str, split: int) -> list[dict]:
+SCALES = {"prior scale 1": 1.0, "prior scale 10": 10.0}
+"""Of the weights, by fan-in in the last layer. The second is close to no prior at all."""
+
+
+def study(name: str, scale: float, split: int) -> list[dict]:
     key = jax.random.key(split)
     train, test = tb.datasets.split(getattr(tb.datasets, name)(), key)
     scaling = Scaling.of(train, numbers=name == "diabetes")
     train, test = scaling.apply(train), scaling.apply(test)
-    model = tb.Model(tb.networks.MLP((50,), "relu"), tb.priors.Normal((1.0, tb.priors.fan_in(1.0))), SETS[name])
-    posterior = tb.Ensemble(tb.MAP(), max(SIZES)).fit(model, train, key=key)
+    prior = tb.priors.Normal((scale, tb.priors.fan_in(scale)))
+    model = tb.Model(tb.networks.MLP((50,), "relu"), prior, SETS[name])
+    posterior = tb.Ensemble(tb.MAP(train=tb.Train(1000)), max(SIZES)).fit(model, train, key=key)
     rows = []
     for size in SIZES:
         # disjoint ensembles of this size, their scores averaged
@@ -52,9 +59,9 @@ def _scores(posterior, test):
 
 if __name__ == "__main__":
     found = {}
-    for name in SETS:
-        splits = [study(name, split) for split in range(SPLITS)]
-        found[name] = {
+    for name, label in itertools.product(SETS, SCALES):
+        splits = [study(name, SCALES[label], split) for split in range(SPLITS)]
+        found[f"{name}, {label}"] = {
             score: {
                 "mean": [float(np.mean([s[i][score] for s in splits])) for i in range(len(SIZES))],
                 "gain_over_one": [
@@ -64,5 +71,5 @@ if __name__ == "__main__":
             }
             for score in splits[0][0]
         }
-        print(name, found[name]["NLL"]["mean"], flush=True)
+        print(name, label, found[f"{name}, {label}"]["NLL"]["mean"], flush=True)
     record("ensemble_size", {"sizes": SIZES, "splits": SPLITS, "sets": found})

@@ -1,8 +1,10 @@
 """Every test: rank promotion raises (a silent (n,) against (n, 1) is this field's classic bug), warnings are errors."""
 
 import jax
+import matplotlib
 import pytest
 
+matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
