@@ -15,6 +15,8 @@ from tunbridge.model.model import Model
 
 _BLOCK_NUMBERS = 2**22
 """How many numbers a block of outputs may hold."""
+_BLOCK_ROWS = 2**14
+"""How many rows go through the network at once: its hidden layers are wider than its ends."""
 _CACHE_NUMBERS = 2**24
 """Up to this size all outputs are kept once computed."""
 
@@ -38,7 +40,7 @@ class Outputs:
         """
         num = len(self.x)
         width = self.num_components * self.num_outputs
-        size = min(num, max(1, _BLOCK_NUMBERS // (width * cost)))
+        size = min(num, _BLOCK_ROWS, max(1, _BLOCK_NUMBERS // (width * cost)))
         answers = []
         for start in range(0, num, size):
             stop = min(start + size, num)
@@ -59,7 +61,7 @@ class Outputs:
 
     def _forward_blocks(self) -> list[Array]:
         features = math.prod(self.x.shape[1:])
-        size = min(len(self.x), max(1, _BLOCK_NUMBERS // max(features, self.num_outputs)))
+        size = min(len(self.x), _BLOCK_ROWS, max(1, _BLOCK_NUMBERS // features))
         starts = range(0, len(self.x), size)
         return [
             _forward(self.model, self.params, _pad(self.x[s : s + size], size))[:, : len(self.x) - s] for s in starts

@@ -5,8 +5,10 @@ the slowest, and small matrix products do not pay for a batch axis. On a GPU all
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -54,8 +56,14 @@ def refuse_too_large(lanes: "list[Lane]") -> None:
 
 
 def memory_available() -> int:
-    """Bytes of host memory that can be had."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    """Bytes of host memory that can be had, where the system says so."""
+    table = Path("/proc/meminfo")
+    if table.exists():
+        lines = dict(line.split(":") for line in table.read_text().splitlines())
+        return 1024 * int(lines["MemAvailable"].split()[0])
+    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return sys.maxsize
 
 
 def spread(num: int) -> list[list[int]]:
