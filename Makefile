@@ -21,7 +21,7 @@ lint: $(VENV)/.test            ## style, types and the dependency rule
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
-	env -u MPLBACKEND $(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html
+	env -u MPLBACKEND $(BIN)/python -m sphinx -E -a -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.test           ## the figures of docs/benchmarks.md
 	$(BIN)/python benchmarks/loop.py

@@ -1,6 +1,7 @@
 """One table: several methods on one model and one split, in the units of the data."""
 
 import dataclasses
+import io
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -61,10 +62,8 @@ class Comparison:
     def __str__(self) -> str:
         from rich.console import Console
 
-        console = Console(width=120)
-        with console.capture() as capture:
-            console.print(self)
-        return capture.get()
+        Console(file=(page := io.StringIO()), width=120, force_jupyter=False).print(self)
+        return page.getvalue()
 
 
 def compare(
