@@ -57,6 +57,11 @@ class Data(eqx.Module):
         """How many rows there are."""
         return self.x.shape[0]
 
+    def where(self, counts: Array) -> "Data":
+        """The same rows, of which only those that count have a weight; for use inside jit."""
+        weight = counts.astype(self.x.dtype) if self.weight is None else jnp.where(counts, self.weight, 0.0)
+        return eqx.tree_at(lambda data: data.weight, self, weight, is_leaf=lambda leaf: leaf is None)
+
     @staticmethod
     def from_batches(make: Callable[[int], Iterable] | Iterable, num: int) -> "Stream":
         """Data that comes as batches (x, y) from the host.

@@ -1,0 +1,83 @@
+"""Noise of a point estimate, measured on rows that the weights have not seen.
+
+For half of the steps the weights learn from four fifths of the rows, given noise so small that the network is free to
+fit, and the noise that explains the residuals of the rest is followed along the way. Then the noise of the best moment
+comes into force, and the weights are refitted to all rows. While they learn, weights never depend on the noise that is
+measured: the two could drift together to where all is noise.
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.data import Data
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.inference.point import holdout
+from tunbridge.model.model import Target
+
+_SHARE = 0.2
+_SHRINK = 0.1
+_FIRST_STEPS = 100
+
+
+class Measure(NamedTuple):
+    """Which rows are held out, the noise that explains them now, and the one that did best."""
+
+    key: Key
+    threshold: Array
+    noise: PyTree
+    score: Array
+    """Mean log density of the held-out rows."""
+    best_score: Array
+    best_noise: PyTree
+
+    def rows(self, batch: Data) -> Array:
+        """Which rows of a batch are held out, (points,)."""
+        return holdout.mark(self.key, batch) <= self.threshold
+
+
+def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params, Measure]:
+    """Noise a tenth of what explains the held-out residuals of the untrained network, whatever the units of y."""
+    likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
+    threshold = holdout.threshold(holdout.mark(key, batch), _SHARE)
+    held, start = holdout.mark(key, batch) <= threshold, likelihood.median_noise()
+    mean = likelihood.distribution(outputs, start).mean
+    shrunk = eqx.tree_at(lambda data: data.y, batch, mean + _SHRINK * (batch.y - mean))
+
+    def solve(rows):
+        return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs, rows, held, u), start)
+
+    measure = Measure(key, threshold, solve(batch), jnp.asarray(-jnp.inf), jnp.asarray(-jnp.inf), start)
+    return params._replace(noise=solve(shrunk)), measure
+
+
+def follow(measure: Measure, target: Target, outputs: Array, batch: Data) -> Measure:
+    """The measure after a step: the new one if the batch is all the data, else an average over about three epochs."""
+    held, share = measure.rows(batch), batch.num / target.num
+    share = share / (3.0 - 2.0 * share)
+    newton = _newton(target, outputs, batch, held, measure.noise)
+    noise = jax.tree.map(lambda old, new: old + share * (new - old), measure.noise, newton)
+    terms = target.model.likelihood.distribution(outputs, noise).log_prob(batch.y)
+    score = jnp.sum(jnp.where(held, terms, 0.0)) / jnp.maximum(jnp.sum(held), 1)
+    score = jnp.where(jnp.isinf(measure.score), score, measure.score + share * (score - measure.score))
+    better = score > measure.best_score
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), noise, measure.best_noise)
+    fresh = Measure(measure.key, measure.threshold, noise, score, jnp.maximum(score, measure.best_score), best)
+    return jax.lax.cond(jnp.any(held), lambda: fresh, lambda: measure)
+
+
+def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyTree) -> PyTree:
+    """One Newton step, of at most 1 in each coordinate, towards the noise that explains the held-out rows."""
+    likelihood = target.model.likelihood
+    start, unravel = ravel_pytree(noise)
+
+    def loss(u):
+        terms = jnp.where(held, likelihood.distribution(outputs, unravel(u)).log_prob(batch.y), 0.0)
+        return -(target.rescale(terms, batch) + likelihood.log_noise(unravel(u), jacobian=False))
+
+    slope, curvature = jax.grad(loss)(start), jnp.diagonal(jax.hessian(loss)(start))
+    return unravel(start - jnp.clip(slope / jnp.maximum(jnp.abs(curvature), 1e-6), -1.0, 1.0))
