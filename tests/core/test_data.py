@@ -61,3 +61,11 @@ def test_an_empty_stream_is_refused():
         tb.Data.from_batches(lambda epoch: [], num=6)
     with pytest.raises(tb.InputError, match="at least 1"):
         tb.Data.from_batches(lambda epoch: [(np.zeros((1, 1)), np.zeros(1))], num=0)
+
+
+def test_numbers_that_do_not_fit_are_floats_or_refused():
+    data = tb.Data([[2**40], [2**33 + 5]], [3_000_000_000, 10])
+    np.testing.assert_allclose(data.x[:, 0], [2.0**40, 2.0**33], rtol=1e-6)
+    np.testing.assert_allclose(data.y[:, 0], [3e9, 10])
+    with pytest.raises(tb.InputError, match=r"infinity \(as float32\) in 1 of 2 rows"):
+        tb.Data([[1e39], [0.0]], [0.0, 1.0])

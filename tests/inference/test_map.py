@@ -232,16 +232,19 @@ def test_bad_settings_are_refused(make, said):
 
 def test_held_out_rows_are_a_fifth_and_follow_the_row_not_its_place(key):
     data = table(500)
-    marks = holdout.mark(key, data)
-    cut = holdout.threshold(marks, 0.2)
+    marks, all_rows = holdout.mark(key, data), jnp.ones(500, bool)
+    cut = holdout.threshold(marks, all_rows, 0.2, True)
     assert int(jnp.sum(marks <= cut)) == 100
     order = jax.random.permutation(key, 500)
     shuffled = holdout.mark(key, jax.tree.map(lambda leaf: leaf[order], data))
     np.testing.assert_array_equal(shuffled, marks[order])
     other = holdout.mark(jax.random.key(0), data)
-    both = jnp.mean((marks <= cut) & (other <= holdout.threshold(other, 0.2)))
+    both = jnp.mean((marks <= cut) & (other <= holdout.threshold(other, all_rows, 0.2, True)))
     assert abs(float(both) - 0.04) < 4 * (0.04 * 0.96 / 500) ** 0.5
-    assert holdout.threshold(marks[:1], 0.2) == marks[0]
+    assert holdout.threshold(marks[:1], all_rows[:1], 0.2, True) == marks[0]
+    assert holdout.threshold(marks, all_rows, 0.2, False) == int(0.2 * (2**32 - 1))
+    few = jnp.arange(500) < 10  # of ten rows that count, two
+    assert int(jnp.sum((marks <= holdout.threshold(marks, few, 0.2, True)) & few)) == 2
 
 
 def test_held_out_marks_are_uniform(key):
@@ -250,3 +253,62 @@ def test_held_out_marks_are_uniform(key):
 
     data = tb.Data(np.arange(4000.0)[:, None], np.zeros(4000))
     assert kstest(np.asarray(holdout.mark(key, data), float) / 2**32, "uniform").pvalue > 1e-3
+
+
+def test_rows_without_weight_do_not_decide_the_noise():
+    """54 of 60 rows weigh nothing: the noise still comes from rows that count, and does not collapse."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    data = tb.Data(x, x[:, 0] + 0.5 * rng.normal(size=60), np.where(np.arange(60) < 6, 1.0, 0.0))
+    made = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
+    for seed in range(4):
+        posterior = tb.MAP(train=tb.Train(500)).fit(made, data, key=jax.random.key(seed))
+        assert float(posterior.model.likelihood.sigma(posterior.params.noise)) > 1e-3
+
+
+@pytest.mark.parametrize("step_size", [0.003, 0.03])
+def test_noise_does_not_depend_on_the_step_size(step_size):
+    """On the curve, true noise 0.1: every member of six between 0.05 and 0.25."""
+    made = model(
+        (50, 50), tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)), tb.priors.Normal((3.0, 1.0, tb.priors.fan_in(1.0)))
+    )
+    posterior = tb.Ensemble(tb.MAP(step_size), 6).fit(
+        made, tb.datasets.curve(jax.random.key(0), 60), key=jax.random.key(0)
+    )
+    sigmas = [float(m.model.likelihood.sigma(m.params.noise)) for m in posterior.members]
+    assert 0.05 < min(sigmas) < max(sigmas) < 0.25, sigmas
+
+
+def test_a_result_that_is_not_finite_is_not_returned(key):
+    method = tb.MAP(1e38, optax.sgd, tb.schedules.Constant(), tb.Train(1))
+    with pytest.raises(tb.NumericalError, match="The state became NaN or infinite"):
+        method.fit(model(likelihood=tb.likelihoods.Gaussian(1e-3)), table(), key=key)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"init": {"w": 1.0}}, "init= as tb.Params"),
+        ({"init": tb.Params({"layers": []})}, "init= of shapes"),
+        ({"key": 0}, "key= as a JAX key"),
+        ({"callbacks": print}, "callbacks= as a list"),
+    ],
+)
+def test_a_wrong_call_is_refused_at_the_door(options, said):
+    with pytest.raises(tb.InputError, match=said):
+        tb.MAP().fit(model(), table(), **{"key": jax.random.key(0), **options})
+
+
+def test_pairs_are_not_data_and_members_do_not_start_together(key):
+    with pytest.raises(tb.InputError, match=r"data as tb\.Data"):
+        tb.MAP().fit(model(), (table().x, table().y), key=key)
+    bound, rows = model().bind(table())
+    with pytest.raises(tb.InputError, match="members that start apart"):
+        tb.Ensemble().fit(model(), table(), key=key, init=tb.Params(bound.network.init(key, rows.x)))
+
+
+def test_an_init_may_leave_unknowns_out(key):
+    made = model(likelihood=tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)), prior=tb.priors.Normal(dist.HalfNormal(1.0)))
+    bound, rows = made.bind(table())
+    posterior = tb.MAP(train=tb.Train(20)).fit(made, table(), key=key, init=tb.Params(bound.network.init(key, rows.x)))
+    assert len(posterior.params.noise) == len(posterior.params.scales) == 1

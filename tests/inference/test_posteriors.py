@@ -59,7 +59,9 @@ def test_an_ensemble_of_a_sampler_is_a_mixture_of_its_posteriors(key):
     posterior = tb.Ensemble(Walk(run=tb.Run(2, 5, 10)), 3).fit(model(), table(), key=key)
     assert [member.num for member in posterior.members] == [20, 20, 20]
     assert jax.tree.leaves(posterior.components(key, None))[0].shape[0] == 60
-    assert jax.tree.leaves(posterior.components(key, 5))[0].shape[0] == 15
+    assert jax.tree.leaves(posterior.components(key, 15))[0].shape[0] == 15
+    with pytest.raises(tb.InputError, match="num as a multiple of the 3 members"):
+        posterior.predict(table().x, num=4)
 
 
 def test_sampling_a_mixture_visits_every_member(key):

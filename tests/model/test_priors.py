@@ -86,6 +86,7 @@ def test_unknown_scales_are_held_at_their_medians(x64):
         (lambda: tb.priors.Normal((1.0, -2.0)), "scale above 0"),
         (lambda: tb.priors.Normal("wide"), "a positive number or a numpyro distribution"),
         (lambda: tb.priors.fan_in(-1.0), "scale above 0"),
+        (lambda: tb.priors.Normal(dist.Normal(0.0, 1.0)), "positive values only"),
     ],
 )
 def test_bad_scales_are_refused(make, said):
@@ -106,4 +107,11 @@ def test_fan_in_without_a_layout_is_refused_by_name(key):
 def test_a_wrong_number_of_layer_scales_is_refused(key):
     model = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal((1.0, 1.0, 1.0)), tb.likelihoods.Gaussian(1.0))
     with pytest.raises(tb.InputError, match="one scale a layer, 2 for layers/0, layers/1; got 3"):
+        tb.MAP().fit(model, tb.Data([[1.0]], [1.0]), key=key)
+
+
+@pytest.mark.parametrize("scale", [np.array([1.0, 0.5]), dist.HalfNormal(1.0).expand([2])])
+def test_a_scale_that_is_not_one_number_is_refused(scale, key):
+    model = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(scale), tb.likelihoods.Gaussian(1.0))
+    with pytest.raises(tb.InputError, match=r"one number a scale; got shape \(2,\)"):
         tb.MAP().fit(model, tb.Data([[1.0]], [1.0]), key=key)

@@ -5,6 +5,7 @@ import pytest
 from scipy.special import expit, log_softmax, softmax
 
 import tunbridge as tb
+from toys import labelled
 
 LOGITS = np.random.default_rng(0).normal(size=(6, 5, 3)) * 2  # components, points, classes
 
@@ -88,3 +89,22 @@ def test_other_questions_of_numbers_raise():
             ask()
     with pytest.raises(tb.InputError, match="labels from 0 to 2"):
         predictive.log_prob(np.array([0, 1, 2, 3, 0]))
+
+
+@pytest.mark.parametrize("gap", [60.0, 84.0, 86.0, 88.0, 120.0])
+def test_one_certain_network_among_many_makes_no_infinity(gap):
+    """p / S underflows in float32 where p does not."""
+    logits = np.zeros((100, 1, 2))
+    logits[:, 0, 1] = -200.0
+    logits[0, 0, 1] = -gap
+    predictive = classes(logits, tb.likelihoods.Categorical(2))
+    assert np.isfinite(predictive.epistemic).all()
+    assert np.isfinite(predictive.total).all()
+
+
+def test_labels_are_those_of_training_and_not_of_the_test(key):
+    data = labelled(30)
+    made = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(1.0), tb.likelihoods.Categorical())
+    posterior = tb.MAP(train=tb.Train(5)).fit(made, data, key=key)
+    with pytest.raises(tb.InputError, match="labels from 0 to 2"):
+        posterior.predict(data.x[:3]).log_prob([0, 5, 9])

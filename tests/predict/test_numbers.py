@@ -160,10 +160,22 @@ def test_units_are_changed_exactly(x64, key):
         (lambda p: p.quantile([[0.1]]), "levels between 0 and 1"),
         (lambda p: p.interval(90), "a mass between 0 and 1"),
         (lambda p: p.cdf(np.zeros(3)), r"y of shape \(\.\.\., 3, 1\)"),
-        (lambda p: p.log_prob(np.zeros(4)), "y of 3 rows"),
+        (lambda p: p.log_prob(np.zeros(4)), "as many rows in y as in x"),
+        (lambda p: p.log_prob(np.zeros((3, 4))), r"y of shape \(3, 1\); got shape \(3, 4\)"),
+        (lambda p: p.log_prob([0.0, np.nan, 1.0]), "finite numbers in y"),
+        (lambda p: p.quantile(1 - 1e-9), "levels between 0 and 1 as float32"),
         (lambda p: p.probs, "a predictive of classes"),
     ],
 )
 def test_questions_without_an_answer_are_refused(ask, said):
     with pytest.raises(tb.InputError, match=said):
         ask(mixture(MEANS))
+
+
+@pytest.mark.parametrize("sigma", [0.001, 0.01, 1.0])
+def test_entropy_and_mode_hold_when_members_disagree_by_more_than_the_noise(sigma, x64):
+    """Two components 10 apart: entropy is that of one plus log 2 while they do not overlap."""
+    predictive = mixture(np.array([-5.0, 5.0]), sigma)
+    one = 0.5 * np.log(2 * np.pi * np.e * sigma**2)
+    np.testing.assert_allclose(predictive.entropy, one + np.log(2), atol=1e-3)
+    np.testing.assert_allclose(np.abs(predictive.mode), 5.0, atol=1e-6)

@@ -63,9 +63,9 @@ def _batches(epoch):
 
 def test_a_stream_goes_on_over_epochs_and_can_be_entered_anywhere():
     stream = tb.Data.from_batches(_batches, num=12)
-    walked = HostCursor(stream).take(0, 7).batches.x[:7, 0, 0]
+    walked = HostCursor(stream, lambda y: y).take(0, 7).batches.x[:7, 0, 0]
     np.testing.assert_array_equal(walked, [0, 1, 2, 10, 11, 12, 20])
-    entered = HostCursor(stream, epoch=1, used=2).take(5, 2).batches.x[:2, 0, 0]
+    entered = HostCursor(stream, lambda y: y, epoch=1, used=2).take(5, 2).batches.x[:2, 0, 0]
     np.testing.assert_array_equal(entered, [12, 20])
 
 
@@ -104,3 +104,28 @@ def test_a_bare_iterable_refuses_checkpoints_and_members(key, tmp_path):
     with pytest.raises(tb.InputError, match="can be restarted"):
         tb.Ensemble(tb.MAP(train=tb.Train(5)), 2).fit(model(), bare(), key=key)
     tb.MAP(train=tb.Train(5)).fit(model(), bare(), key=key)
+
+
+def test_streamed_targets_are_put_in_the_likelihoods_form(key):
+    """Whole numbers for a Gaussian and floats for classes: the same fit as from memory."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3))
+    for y, likelihood in (
+        (np.round(5 * x[:, 0]).astype(int), tb.likelihoods.Gaussian(1.0)),
+        ((x[:, 0] > 0).astype(float), tb.likelihoods.Bernoulli()),
+    ):
+        made = tb.Model(tb.networks.MLP(()), tb.priors.Normal(10.0), likelihood)
+        whole, stream = tb.Data(x, y), tb.Data.from_batches(lambda epoch, y=y: [(x, y)], num=40)
+        weights = [
+            tb.MAP(train=tb.Train(500)).fit(made, data, key=key).params.weights["layers"][0]["weight"]
+            for data in (whole, stream)
+        ]
+        np.testing.assert_allclose(weights[0], weights[1], rtol=1e-3)
+
+
+def test_a_label_that_the_first_batch_did_not_have_is_refused(key):
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    batches = [(x, np.array([0, 1, 2, 1])), (x, np.array([0, 1, 5, 1]))]
+    stream = tb.Data.from_batches(lambda epoch: batches, num=8)
+    with pytest.raises(tb.InputError, match="labels from 0 to 2 for Categorical; got labels from 0 to 5"):
+        tb.MAP(train=tb.Train(5)).fit(model(likelihood=tb.likelihoods.Categorical()), stream, key=key)

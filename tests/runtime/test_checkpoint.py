@@ -10,12 +10,15 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpyro.distributions as dist
+import optax
 import pytest
 
 import tunbridge as tb
 from toys import Walk, equal, model, table
 from tunbridge.runtime import checkpoint as files
 from tunbridge.runtime import members
+from tunbridge.runtime.fingerprint import fingerprint, to_host
 
 HERE = Path(__file__).parent
 
@@ -92,6 +95,8 @@ def test_a_run_with_other_settings_is_refused(tmp_path):
         _save(tmp_path, key=jax.random.key(4))
     with pytest.raises(tb.CheckpointError, match="holds another run"):
         Walk(step_size=0.2, run=tb.Run(2, 5, 30)).fit(model(), table(), key=jax.random.key(3), checkpoint=tmp_path)
+    with pytest.raises(tb.CheckpointError, match="holds another run"):
+        tb.MAP().fit(model(), table(), key=jax.random.key(3), checkpoint=tmp_path)  # a state of another shape
     with pytest.raises(tb.CheckpointError, match="holds another run"):
         Walk(run=tb.Run(2, 5, 30)).fit(model(), table(seed=9), key=jax.random.key(3), checkpoint=tmp_path)
 
@@ -189,4 +194,81 @@ def test_states_of_every_type_come_back_to_the_bit(tmp_path):
     assert facts["step"] == 3
     for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(back), strict=True):
         assert a.dtype == b.dtype
-        assert files.to_host(a).tobytes() == files.to_host(b).tobytes()
+        assert to_host(a).tobytes() == to_host(b).tobytes()
+
+
+def test_a_stream_that_fails_leaves_the_place_it_had_reached(tmp_path):
+    rng = np.random.default_rng(0)
+    batches = [[(rng.normal(size=(4, 3)), rng.normal(size=4)) for _ in range(5)] for _ in range(50)]
+    broken = [True]
+
+    def make(epoch):
+        for i, batch in enumerate(batches[epoch]):
+            if broken[0] and epoch == 9 and i == 3:
+                raise OSError("the cable was pulled")
+            yield batch
+
+    def fit(**options):
+        stream = tb.Data.from_batches(make, num=20)
+        return Walk(run=tb.Run(1, 10, 90)).fit(model(), stream, key=jax.random.key(1), **options)
+
+    with pytest.raises(OSError, match="cable"):
+        fit(checkpoint=tmp_path)
+    broken[0] = False
+    assert equal(fit(checkpoint=tmp_path).params, fit().params)
+
+
+def test_draws_that_are_missing_are_noticed(tmp_path):
+    _save(tmp_path)
+    draws = tmp_path / "lane0000" / "draws.bin"
+    draws.write_bytes(draws.read_bytes()[:-8])
+    with pytest.raises(tb.CheckpointError, match=r"draws.bin is damaged .* bytes of"):
+        _save(tmp_path)
+    draws.unlink()
+    with pytest.raises(tb.CheckpointError, match=r"draws.bin is damaged"):
+        _save(tmp_path)
+
+
+def _rate(momentum):
+    return lambda step_size: optax.sgd(step_size, momentum=momentum)
+
+
+def test_fingerprints_tell_functions_and_distributions_apart():
+    different = [
+        _rate(0.9),
+        _rate(0.1),
+        optax.adam,
+        optax.sgd,
+        lambda w, x: x @ w,
+        lambda w, x: jnp.tanh(x @ w),
+        dist.HalfNormal(1.0),
+        dist.HalfNormal(5.0),
+        dist.HalfNormal(1.0).expand([2]),
+        dist.HalfNormal(5.0).expand([2]),
+        dist.HalfNormal(1.0).expand([2]).to_event(1),
+        dist.TruncatedNormal(0.0, 1.0, low=0.0),
+        dist.TruncatedNormal(0.0, 3.0, low=0.0),
+        tb.networks.MLP((5,)),
+        tb.networks.MLP((5,), "relu"),
+        tb.MAP(),
+        tb.MAP(step_size=0.5),
+        jax.random.key(0),
+        jax.random.key(1),
+    ]
+    found = [fingerprint(thing) for thing in different]
+    assert len(set(found)) == len(found)
+    assert found[6] == fingerprint(dist.HalfNormal(1.0))
+    assert found[0] == fingerprint(_rate(0.9))
+
+
+def test_fingerprints_are_the_same_in_another_process(tmp_path):
+    code = (
+        "import numpyro.distributions as dist, tunbridge as tb, jax\n"
+        "from tunbridge.runtime.fingerprint import fingerprint\n"
+        "m = tb.Model(tb.networks.MLP((5,)), tb.priors.Normal(dist.LogNormal(0., 1.)), tb.likelihoods.Gaussian(dist.Gamma(.5, 1.)))\n"
+        "print(fingerprint(m, tb.MAP(), jax.random.key(0)))"
+    )
+    seeds = [{**os.environ, "PYTHONHASHSEED": seed} for seed in "123"]
+    said = {subprocess.run([sys.executable, "-c", code], env=e, capture_output=True, text=True).stdout for e in seeds}
+    assert len(said) == 1
+    assert len(said.pop().strip()) == 64

@@ -6,7 +6,7 @@ code, so that the two can be held against each other.
 
 import dataclasses
 from collections.abc import Callable
-from functools import cache
+from functools import cache, wraps
 
 import jax
 import jax.numpy as jnp
@@ -62,6 +62,12 @@ class Problem:
         return np.asarray(jax.vmap(lambda w: self.model.network.apply(w, jnp.asarray(self.x)))(weights)[..., 0])
 
 
+def _cached(make: Callable[[], Problem]) -> Callable[[], Problem]:
+    """Made once for each precision."""
+    made = cache(lambda _: make())
+    return wraps(make)(lambda: made(jnp.result_type(float)))
+
+
 class _Line:
     """Bayesian linear regression on (features, 1): p(w | y) = N(m, S) :cite:p:`bishop2006pattern`."""
 
@@ -91,7 +97,7 @@ def _linear_params(w: np.ndarray, scales: tuple = (), noise: tuple = ()) -> Para
     return Params({"layers": [layer]}, tuple(map(jnp.asarray, scales)), tuple(map(jnp.asarray, noise)))
 
 
-@cache
+@_cached
 def linear() -> Problem:
     """Linear regression with known noise: closed form."""
     x, y, test = _linear_data()
@@ -115,7 +121,7 @@ def linear() -> Problem:
     )
 
 
-@cache
+@_cached
 def linear_unknown() -> Problem:
     """Linear regression with unknown noise ~ Gamma(2, 2) and prior scale ~ HalfNormal(2): 2-D quadrature."""
     x, y, test = _linear_data()
@@ -126,7 +132,7 @@ def linear_unknown() -> Problem:
     density = np.array([line.log_evidence for line in lines])
     density += noise.logpdf(np.exp(nodes[:, 0])) + scale.logpdf(np.exp(nodes[:, 1])) + nodes.sum(axis=1)
     cell = np.array([log_sigma[1] - log_sigma[0], log_tau[1] - log_tau[0]])
-    p, log_evidence = _normalised(density, np.log(cell).sum())
+    p, log_evidence = _normalised(density, float(np.log(cell).sum()))
     phi = _with_bias(test)
     means = np.array([phi @ line.mean for line in lines])
     variances = np.array([np.sum(phi @ line.cov * phi, axis=1) for line in lines])
@@ -173,7 +179,7 @@ def _on_grid(
     axis = np.linspace(-width, width, 401)
     step = axis[1] - axis[0]
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
-    p, log_evidence = _normalised(log_density(grid), 2 * np.log(step))
+    p, log_evidence = _normalised(log_density(grid), float(2 * np.log(step)))
     values = function(grid, test)
     mean = p @ values
     best = minimize(lambda w: -log_density(w[None])[0], start, tol=1e-12).x
@@ -208,7 +214,7 @@ def _unit(weights, x):
     return weights["w"][1] * jnp.tanh(weights["w"][0] * x)
 
 
-@cache
+@_cached
 def logistic() -> Problem:
     """Logistic regression with 2 weights: a grid."""
     rng = np.random.default_rng(1702)
@@ -232,7 +238,7 @@ def logistic() -> Problem:
     )
 
 
-@cache
+@_cached
 def tanh_unit() -> Problem:
     """A network of one tanh unit, f(x) = v tanh(u x), with two mirrored modes: a grid."""
     rng = np.random.default_rng(1703)

@@ -42,9 +42,9 @@ PROMISES: dict[str, dict[str, Promise]] = {
 def deviation(problem: Problem, posterior: Posterior, kind: Kind, key: Key, num: int = 4000) -> float:
     """How far a posterior is from the truth, in posterior standard deviations: the worst of the problem's inputs."""
     values = problem.outputs(posterior.sample(key, num)).astype(np.float64)
-    if kind == "none":
-        return 0.0
     centre = problem.mode if kind == "mode" else problem.mean
+    if kind == "none" or centre is None:
+        return 0.0
     off = np.abs(values.mean(axis=0) - centre) / problem.sd
     if kind == "exact":
         off = np.maximum(off, np.abs(values.std(axis=0) / problem.sd - 1.0))

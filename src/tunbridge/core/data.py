@@ -59,7 +59,7 @@ class Data(eqx.Module):
 
     def where(self, counts: Array) -> "Data":
         """The same rows, of which only those that count have a weight; for use inside jit."""
-        weight = counts.astype(self.x.dtype) if self.weight is None else jnp.where(counts, self.weight, 0.0)
+        weight = counts.astype(float) if self.weight is None else jnp.where(counts, self.weight, 0.0)
         return eqx.tree_at(lambda data: data.weight, self, weight, is_leaf=lambda leaf: leaf is None)
 
     @staticmethod
@@ -118,6 +118,8 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     array = np.asarray(values)
     if array.dtype == bool:
         return array.astype(np.int32)
+    if np.issubdtype(array.dtype, np.integer) and array.size and not _fits(array):
+        return array.astype(np.float64)
     if not (np.issubdtype(array.dtype, np.number) or array.dtype == jnp.bfloat16) or np.iscomplexobj(array):
         raise InputError(
             f"real numbers in {name}",
@@ -127,16 +129,24 @@ def _numbers(values: Any, name: str) -> np.ndarray:
     return array
 
 
+def _fits(array: np.ndarray) -> bool:
+    """Whether whole numbers fit the integers that JAX uses."""
+    limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
+    return bool(limits.min <= array.min() <= array.max() <= limits.max)
+
+
 def _refuse_nonfinite(rows: np.ndarray, name: str) -> None:
     if np.issubdtype(rows.dtype, np.integer):
         return
-    finite = np.isfinite(rows.reshape(len(rows), -1).astype(np.float64, copy=False)).all(axis=1)
+    with np.errstate(over="ignore"):
+        device = rows.reshape(len(rows), -1).astype(jax.dtypes.canonicalize_dtype(rows.dtype), copy=False)
+    finite = np.isfinite(device.astype(np.float64, copy=False)).all(axis=1)
     if not finite.all():
         bad = np.flatnonzero(~finite)
         shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
         raise InputError(
             f"finite numbers in {name}",
-            f"NaN or infinity in {len(bad)} of {len(rows)} rows ({shown})",
+            f"NaN or infinity (as {device.dtype}) in {len(bad)} of {len(rows)} rows ({shown})",
             "Drop or impute these rows.",
         )
 

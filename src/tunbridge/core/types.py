@@ -89,6 +89,10 @@ class Likelihood(Protocol):
         """How many outputs the network needs."""
         ...
 
+    def with_outputs(self, num: int) -> "Likelihood":
+        """The same likelihood for that many outputs, where it leaves the number open."""
+        ...
+
     def sample_noise(self, key: Key) -> PyTree:
         """A draw of its own unknowns from their prior; () if none."""
         ...

@@ -7,9 +7,11 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
@@ -52,6 +54,8 @@ class Method(eqx.Module):
         max_seconds, callbacks
             Ends between chunks of steps: after that time, or when a callback returns True.
         """
+        if callable(callbacks):
+            raise InputError("callbacks= as a list of functions", "a function", "Write callbacks=[function].")
         options = Options(init, progress, checkpoint, max_seconds, callbacks)
         return self.posteriors(model, data, key, 1, options)[0]
 
@@ -98,16 +102,46 @@ class Iterative(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """All members of all posteriors, driven in one loop."""
+        _check_door(model, data, key)
         if isinstance(data, Stream):
-            model, _ = model.bind(data.first)
+            model, rows = model.bind(data.first)
         else:
             model, data = model.bind(data)
+            rows = data
         duration, chains, temperature = self.duration, 1, 1.0
         if isinstance(duration, Run):
             chains, temperature = duration.chains, duration.temperature
         key_run, key_posterior = jax.random.split(key)
         keys = jax.random.split(key_run, size * chains)
-        traces = run(self, Target(model, float(data.num), temperature), data, duration, keys, options)
+        target = Target(model, float(data.num), temperature)
+        options = options._replace(init=self._checked(options.init, target, rows))
+        traces = run(self, target, data, duration, keys, options)
         groups = [traces[i * chains : (i + 1) * chains] for i in range(size)]
         keys = jax.random.split(key_posterior, size)
         return [self.posterior(model, group, k) for group, k in zip(groups, keys, strict=True)]
+
+    def _checked(self, init: Params | None, target: Target, rows: Data) -> Params | None:
+        """Where to start, of the right shapes, with unknowns it leaves out at their medians."""
+        if init is None:
+            return None
+        if not isinstance(init, Params):
+            raise InputError("init= as tb.Params", type(init).__name__, "Write init=tb.Params(weights).")
+        model, like = target.model, jax.eval_shape(self.start, jax.random.key(0), target, rows)
+        full = Params(
+            init.weights,
+            init.scales if init.scales or not like.scales else model.prior.median_scales(),
+            init.noise if init.noise or not like.noise else model.likelihood.median_noise(),
+        )
+        wanted, given = (str(jax.tree.map(jnp.shape, params)) for params in (like, full))
+        if wanted != given:
+            raise InputError(f"init= of shapes {wanted}", given, "Start from weights of this very network.")
+        return full
+
+
+def _check_door(model: Model, data: Data | Stream, key: Key) -> None:
+    if not isinstance(model, Model):
+        raise InputError("a tb.Model", type(model).__name__, "Write tb.Model(network, prior, likelihood).")
+    if not isinstance(data, Data | Stream):
+        raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
+    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
+        raise InputError("key= as a JAX key", repr(key)[:40], "Write key=jax.random.key(0).")

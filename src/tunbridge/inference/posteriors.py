@@ -107,7 +107,10 @@ class Mixture(Posterior):
         return jax.tree.map(lambda *leaves: jnp.stack(leaves)[chosen, jnp.arange(num)], *drawn)
 
     def components(self, key: Key, num: int | None) -> Params:
-        """Those of all members; with `num`, that many of each."""
+        """Those of all members; with `num`, that many in all, as many of each."""
+        each, rest = (None, 0) if num is None else divmod(num, len(self.members))
+        if rest or each == 0:
+            raise InputError(f"num as a multiple of the {len(self.members)} members", f"{num}", "Change num.")
         keys = jax.random.split(key, len(self.members))
-        parts = [member.components(k, num) for member, k in zip(self.members, keys, strict=True)]
+        parts = [member.components(k, each) for member, k in zip(self.members, keys, strict=True)]
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)

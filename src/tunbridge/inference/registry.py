@@ -11,12 +11,16 @@ _TABLE = {
 }
 
 
+class UnknownMethodError(InputError, KeyError):
+    """A name that no method has."""
+
+
 class Registry(Mapping[str, type]):
     """Names of methods to their classes, imported on first use."""
 
     def __getitem__(self, name: str) -> type:
         if name not in _TABLE:
-            raise InputError(f"a method of {', '.join(_TABLE)}", repr(name), "Choose one of these names.")
+            raise UnknownMethodError(f"a method of {', '.join(_TABLE)}", repr(name), "Choose one of these names.")
         module, _, cls = _TABLE[name].partition(":")
         return getattr(importlib.import_module(module), cls)
 

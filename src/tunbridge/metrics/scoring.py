@@ -25,7 +25,8 @@ def labels(predictive: Predictive, y: Any) -> Array:
     """Targets as whole numbers (points,), each the number of a class."""
     values = jnp.asarray(y).reshape(-1)
     num, classes = predictive.probs.shape
-    if values.shape != (num,) or (values < 0).any() or (values >= classes).any():
+    whole = (values >= 0) & (values < classes) & (values == jnp.round(values))
+    if values.shape != (num,) or not whole.all():
         raise InputError(
             f"{num} labels from 0 to {classes - 1}",
             f"{len(values)} from {values.min()} to {values.max()}",

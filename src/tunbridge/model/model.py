@@ -45,7 +45,8 @@ class Model(eqx.Module):
         """Model and data made to fit each other, or InputError: nothing is computed yet."""
         y = self.likelihood.check(data.y)
         num = self.likelihood.num_outputs(y)
-        model = dataclasses.replace(self, network=self.network.with_outputs(num))
+        network, likelihood = self.network.with_outputs(num), self.likelihood.with_outputs(num)
+        model = dataclasses.replace(self, network=network, likelihood=likelihood)
         weights = jax.eval_shape(model.network.init, jax.random.key(0), data.x)
         model.prior.check(weights, model.network.layout(weights))
         model.check_inputs(weights, data.x, num)

@@ -90,6 +90,12 @@ def check_positive(spec: PyTree, name: str) -> PyTree:
 
     def one(entry):
         if _is_unknown(entry):
+            if jnp.any(entry.support(jnp.full(entry.shape(), -1.0))):
+                raise InputError(
+                    f"a prior on {name} that allows positive values only",
+                    type(entry).__name__,
+                    "Use dist.HalfNormal, dist.Gamma, dist.LogNormal or the like.",
+                )
             return entry
         if isinstance(entry, int | float):
             entry = float(entry)

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.scipy.special import entr
+from jax.scipy.special import entr, logsumexp
 
 from tunbridge.predict.mixture import MixturePredictive
 
@@ -22,6 +22,10 @@ class ClassPredictive(MixturePredictive):
     @cached_property
     def _split(self) -> tuple[Array, Array, Array]:
         return self._outputs.answer(_split_entropy)
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return (len(self._outputs.x),)
 
     @property
     def probs(self) -> Array:
@@ -63,8 +67,7 @@ def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:
 def _split_entropy(likelihood, outputs, noise):
     log_p = _log_probs(likelihood, outputs, noise)
     p = jnp.exp(log_p)
-    mean = jnp.mean(p, axis=0)
-    mean = mean / jnp.sum(mean, axis=-1, keepdims=True)
+    log_mean = logsumexp(log_p, axis=0) - jnp.log(outputs.shape[0])
     aleatoric = jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
-    information = jnp.sum(jnp.where(p > 0, p * (log_p - jnp.log(mean)[None]), 0.0), axis=-1)
-    return mean, aleatoric, jnp.maximum(jnp.mean(information, axis=0), 0.0)
+    information = jnp.sum(jnp.where(p > 0, p * (log_p - log_mean[None]), 0.0), axis=-1)
+    return jax.nn.softmax(log_mean, axis=-1), aleatoric, jnp.maximum(jnp.mean(information, axis=0), 0.0)

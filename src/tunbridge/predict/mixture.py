@@ -1,5 +1,6 @@
 """Mixtures of a likelihood's distributions, one component a network: what numbers and classes share."""
 
+import abc
 from typing import Any
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.predict.base import AbstractPredictive
@@ -20,11 +22,17 @@ class MixturePredictive(AbstractPredictive):
     def __init__(self, outputs: Outputs):
         self._outputs = outputs
 
+    @property
+    @abc.abstractmethod
+    def _shape(self) -> tuple[int, ...]:
+        """The shape of y."""
+
     def log_prob(self, y: Any) -> Array:
         """Log p(y), of all outputs jointly, (points,)."""
-        values = self._outputs.model.likelihood.check(jnp.asarray(y))
-        if len(values) != len(self._outputs.x):
-            raise InputError(f"y of {len(self._outputs.x)} rows", f"{len(values)}", "Pass the targets of x.")
+        rows = Data(self._outputs.x, y)  # refuses other lengths, NaN and infinity
+        values = self._outputs.model.likelihood.check(rows.y)
+        if values.shape != self._shape:
+            raise InputError(f"y of shape {self._shape}", f"shape {values.shape}", "Pass the targets of x.")
         return self._outputs.answer(_log_prob, np.asarray(values))
 
     def sample(self, key: Key, num: int) -> Array:

@@ -9,13 +9,15 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 from numpyro.distributions import Distribution
+from scipy.special import ndtr
 
 from tunbridge.core.errors import InputError
-from tunbridge.core.quadrature import panels
 from tunbridge.predict.mixture import MixturePredictive
 
-_TAIL = 1e-6
-"""Densities are looked at between the quantiles of this level and of one minus it."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(11)
+"""Standard normal scores and their weights, for integrals over a component."""
+_MOST_COMPONENTS = 32
+"""Around how many components, evenly spaced among all, the mode is sought and the entropy integrated."""
 
 
 class NumberPredictive(MixturePredictive):
@@ -50,36 +52,29 @@ class NumberPredictive(MixturePredictive):
         return self.total
 
     @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.mean.shape
+
+    @cached_property
+    def _profile(self) -> tuple[Array, Array]:
+        cost = min(self._outputs.num_components, _MOST_COMPONENTS) * len(_NODES)
+        return self._outputs.answer(_mode_and_entropy, cost=cost)
+
+    @property
     def mode(self) -> Array:
-        """The value of highest marginal density, (points, outputs)."""
-        values, log_p = self._profile
-        best = jnp.clip(jnp.argmax(log_p, axis=0), 1, len(log_p) - 2)[None]
-        v, p = ([jnp.take_along_axis(rows, best + i, axis=0)[0] for i in (-1, 0, 1)] for rows in (values, log_p))
-        left, right = (p[1] - p[0]) / (v[1] - v[0]), (p[2] - p[1]) / (v[2] - v[1])  # the parabola's slopes
-        peak = 0.5 * (v[0] + v[1]) + 0.5 * (v[2] - v[0]) * left / (left - right)
-        return jnp.where((left > 0) & (right < 0), peak, v[1])
+        """The value of highest marginal density near some component's middle, (points, outputs)."""
+        return self._profile[0]
 
     @property
     def entropy(self) -> Array:
         """Differential entropy of each output, in nats, (points, outputs)."""
-        _, log_p = self._profile
-        weights = panels()[1][:, None, None] * (jnp.exp(log_p) * log_p)
-        low, high = self.quantile([_TAIL, 1 - _TAIL])
-        return -jnp.sum(weights, axis=0) * (high - low)
-
-    @cached_property
-    def _profile(self) -> tuple[Array, Array]:
-        """Values from tail to tail and their log densities, (nodes, points, outputs)."""
-        low, high = self.quantile([_TAIL, 1 - _TAIL])
-        values = low[None] + (high - low)[None] * panels()[0][:, None, None]
-        log_p = self._outputs.answer(_log_density, jnp.swapaxes(values, 0, 1), cost=len(values))
-        return values, jnp.swapaxes(log_p, 0, 1)
+        return self._profile[1]
 
     def quantile(self, q: Any) -> Array:
         """Quantiles of the mixture, (points, outputs); for several levels (levels, points, outputs)."""
-        levels = np.asarray(q, float)
+        levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise InputError("levels between 0 and 1, one or a list", f"{q}", "Write 0.05, or [0.05, 0.95].")
+            raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
         common = jnp.atleast_1d(jnp.asarray(levels))
         found = self._outputs.answer(_quantile, common=(common,), cost=common.size)
         found = jnp.swapaxes(found, 0, 1)
@@ -113,11 +108,18 @@ def _moments(likelihood, outputs, noise):
     return mean, jnp.mean(variances, axis=0), jnp.mean((means - mean[None]) ** 2, axis=0)
 
 
-def _log_density(likelihood, outputs, noise, rows):
-    """Marginal log density at rows (points, values, outputs)."""
-    values = jnp.swapaxes(rows, 0, 1)
-    terms = _components(lambda d: jax.vmap(d.log_prob)(values), likelihood, outputs, noise)
-    return jnp.swapaxes(logsumexp(terms, axis=0) - jnp.log(outputs.shape[0]), 0, 1)
+def _mode_and_entropy(likelihood, outputs, noise):
+    """Both from the mixture's log density at nodes around each component: h = -mean_s E_s[log p]."""
+    num = outputs.shape[0]
+    chosen = np.unique(np.linspace(0, num - 1, min(num, _MOST_COMPONENTS)).round().astype(int))
+    some = outputs[chosen], jax.tree.map(lambda leaf: leaf[chosen], noise)
+    values = _components(lambda d: jax.vmap(d.icdf)(jnp.asarray(ndtr(_NODES))), likelihood, *some)
+    nodes = values.reshape(-1, *values.shape[2:])  # components and scores together
+    log_p = _components(lambda d: jax.vmap(d.log_prob)(nodes), likelihood, outputs, noise)
+    log_p = logsumexp(log_p, axis=0) - jnp.log(num)
+    mode = jnp.take_along_axis(nodes, jnp.argmax(log_p, axis=0)[None], axis=0)[0]
+    weights = jnp.tile(jnp.asarray(_WEIGHTS / _WEIGHTS.sum() / len(chosen)), len(chosen))
+    return mode, -jnp.tensordot(weights, log_p, axes=1)
 
 
 def _cdf(likelihood, outputs, noise, rows):

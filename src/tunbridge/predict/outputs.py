@@ -17,6 +17,8 @@ _BLOCK_NUMBERS = 2**22
 """How many numbers a block of outputs may hold."""
 _BLOCK_ROWS = 2**14
 """How many rows go through the network at once: its hidden layers are wider than its ends."""
+_TOGETHER = 32
+"""How many networks an accelerator evaluates at once."""
 _CACHE_NUMBERS = 2**24
 """Up to this size all outputs are kept once computed."""
 
@@ -72,7 +74,7 @@ class Outputs:
 def _forward(model: Model, params: Params, x: Array) -> Array:
     """Outputs (components, points, outputs): a network after another on a CPU, all at once elsewhere."""
     num = jax.tree.leaves(params)[0].shape[0]
-    together = 1 if jax.default_backend() == "cpu" else num
+    together = 1 if jax.default_backend() == "cpu" else min(num, _TOGETHER)
     return jax.lax.map(lambda one: model.outputs(one, x), params, batch_size=together)
 
 

@@ -1,7 +1,7 @@
 """Batches as a pure function of (key, step), so that a resumed run sees the rows it would have seen."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -78,12 +78,13 @@ class Stacked(eqx.Module):
 
 
 class HostCursor:
-    """A place in a stream: which epoch, and how many of its batches are used up."""
+    """A place in a stream: which epoch, and how many of its batches are used up. `check` is the likelihood's."""
 
-    def __init__(self, stream: Stream, epoch: int = 0, used: int = 0):
-        self.stream, self.epoch, self.used = stream, epoch, used
-        self.shape = jax.tree.map(jnp.shape, stream.first)
-        self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(stream.first), 1)))
+    def __init__(self, stream: Stream, check: Callable[[Array], Array], epoch: int = 0, used: int = 0):
+        self.stream, self.epoch, self.used, self._check = stream, epoch, used, check
+        self.first = Data(stream.first.x, check(stream.first.y))
+        self.shape = jax.tree.map(jnp.shape, self.first)
+        self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(self.first), 1)))
         self._iterator: Iterator | None = None
 
     def take(self, start: int, count: int) -> Stacked:
@@ -106,7 +107,8 @@ class HostCursor:
             self.epoch, self.used, self._iterator = self.epoch + 1, 0, None
             return self._next()
         self.used += 1
-        batch = jax.tree.map(np.asarray, Data(*pair))
+        rows = Data(*pair)
+        batch = jax.tree.map(np.asarray, Data(rows.x, self._check(rows.y)))
         if (shape := jax.tree.map(jnp.shape, batch)) != self.shape:
             raise InputError(
                 f"batches of one shape, {self.shape.x} as the first",

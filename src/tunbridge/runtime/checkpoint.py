@@ -5,52 +5,23 @@ to a temporary file, is synced and renamed over the old one. A state names how m
 a killed process had appended beyond that is cut off on loading.
 """
 
-import hashlib
 import io
 import json
 import os
-import re
 import zipfile
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpyro.distributions import Distribution
 
 from tunbridge.core.errors import CheckpointError
 from tunbridge.core.tree import num_bytes
 from tunbridge.core.types import PyTree
+from tunbridge.runtime.fingerprint import to_host
 
 FORMAT = 1
-
-
-def fingerprint(*trees: PyTree) -> str:
-    """A digest of everything that decides a run: structure, settings, numbers, data."""
-    digest = hashlib.sha256()
-    for tree in trees:
-        written = eqx.tree_pformat(tree, short_arrays=True)
-        digest.update(re.sub(r" at 0x[0-9a-f]+", "", written).encode())
-        for leaf in jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, Distribution)):
-            if isinstance(leaf, Distribution):  # its leaves come in another order in another process
-                arguments = leaf.get_args()
-                digest.update(
-                    fingerprint(type(leaf).__name__, *(arguments[name] for name in sorted(arguments))).encode()
-                )
-                continue
-            array = to_host(leaf)
-            digest.update(f"{array.dtype}{array.shape}".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
-
-
-def to_host(leaf: Any) -> np.ndarray:
-    """An array in host memory; a PRNG key as its numbers."""
-    if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-        leaf = jax.random.key_data(leaf)
-    return np.asarray(leaf)
 
 
 def _from_bytes(data: bytes | np.ndarray, like: Any) -> Any:
@@ -83,13 +54,24 @@ class Checkpoint:
         if not self._state.exists():
             return None
         try:
-            with np.load(io.BytesIO(self._state.read_bytes()), allow_pickle=False) as file:
-                facts = json.loads(file["facts"].tobytes())
-                leaves = [file[f"leaf{i}"].tobytes() for i in range(len(jax.tree.leaves(state_like)))]
+            file = np.load(io.BytesIO(self._state.read_bytes()), allow_pickle=False)
+            facts = json.loads(file["facts"].tobytes())
+            self._refuse_another(facts)
+            leaves = [file[f"leaf{i}"].tobytes() for i in range(len(jax.tree.leaves(state_like)))]
         except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
-            raise CheckpointError(
-                f"{self._state} is damaged ({error}). Delete the folder {self.folder} to start anew."
-            ) from error
+            raise self._damaged(self._state, str(error)) from error
+        like, treedef = jax.tree.flatten(state_like)
+        state = jax.tree.unflatten(treedef, [_from_bytes(*pair) for pair in zip(leaves, like, strict=True)])
+        self._kept = facts["kept"]
+        if self._kept:
+            wanted = self._kept * facts["record"]
+            found = self._draws.stat().st_size if self._draws.exists() else 0
+            if found < wanted:
+                raise self._damaged(self._draws, f"{found} bytes of {wanted}")
+            os.truncate(self._draws, wanted)
+        return state, facts
+
+    def _refuse_another(self, facts: dict) -> None:
         if facts["format"] > FORMAT:
             raise CheckpointError(f"{self._state} was written by a newer Tunbridge. Upgrade to resume it.")
         if facts["identity"] != self.identity:
@@ -97,12 +79,9 @@ class Checkpoint:
                 f"{self.folder} holds another run: the model, method, data, key or number of steps differ. "
                 "Resume with the same ones, or name another folder."
             )
-        like, treedef = jax.tree.flatten(state_like)
-        state = jax.tree.unflatten(treedef, [_from_bytes(*pair) for pair in zip(leaves, like, strict=True)])
-        self._kept = facts["kept"]
-        if self._kept:
-            os.truncate(self._draws, self._kept * facts["record"])
-        return state, facts
+
+    def _damaged(self, path: Path, why: str) -> CheckpointError:
+        return CheckpointError(f"{path} is damaged ({why}). Delete the folder {self.folder} to start anew.")
 
     def save(self, state: PyTree, records: np.ndarray, facts: dict) -> None:
         """Append draws (num, bytes), then replace the state."""

@@ -47,19 +47,19 @@ def failure_of(number: int) -> tuple[int, Result] | None:
     return None if number < 0 else (number // len(Result), Result(number % len(Result)))
 
 
-def member_keys(key: Key) -> tuple[Key, Key, Key]:
-    """One member's keys for its start, its batches and its steps."""
-    key_start, key_batches, key_steps = jax.random.split(key, 3)
-    return key_start, key_batches, key_steps
+def member_keys(key: Key) -> tuple[Key, Key, Key, Key]:
+    """One member's keys for its start, its first state, its batches and its steps."""
+    key_start, key_init, key_batches, key_steps = jax.random.split(key, 4)
+    return key_start, key_init, key_batches, key_steps
 
 
 def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | None, warmup: Array) -> Carry:
-    key_start, key_batches, key_steps = member_keys(key)
+    key_start, key_init, key_batches, key_steps = member_keys(key)
     step = jnp.zeros((), jnp.int32)
     _, batch = source.next(key_batches, source.start(key_batches, step), step)
     if params is None:
         params = method.start(key_start, target, batch)
-    state = method.init(jax.random.fold_in(key_start, 1), target, params, batch, warmup)
+    state = method.init(key_init, target, params, batch, warmup)
     info = jax.eval_shape(lambda: method.step(key_steps, target, state, batch)[1])
     empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
     return Carry(state, empty, jnp.full((), -1, jnp.int32))
@@ -79,7 +79,7 @@ def _chunk(
     method: Any, target: Any, source: Any, key: Key, carry: Carry, start: Array, stop: Array, plan: Plan
 ) -> tuple[Carry, PyTree]:
     """Steps start, ..., stop - 1, and the entries kept on the way."""
-    _, key_batches, key_steps = member_keys(key)
+    _, _, key_batches, key_steps = member_keys(key)
     one = kept_shape(method, carry)
     slots = capacity(one) + 1  # the last one takes what is written but not kept
 

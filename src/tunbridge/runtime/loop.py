@@ -14,8 +14,9 @@ from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree
-from tunbridge.runtime.checkpoint import Checkpoint, fingerprint
+from tunbridge.runtime.checkpoint import Checkpoint
 from tunbridge.runtime.chunk import Plan
+from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.members import Lane, cores, in_context, refuse_too_large, spread
 from tunbridge.runtime.progress import Bar
 
@@ -49,7 +50,7 @@ class Run(eqx.Module):
 
     def __check_init__(self):
         _at_least_one(chains=self.chains, draws=self.draws, thin=self.thin, batch_size=self.batch_size)
-        if self.warmup < 0 or not self.temperature > 0:
+        if isinstance(self.warmup, float) or self.warmup < 0 or not self.temperature > 0:
             raise InputError(
                 "warmup >= 0 and temperature > 0", f"{self.warmup} and {self.temperature}", "Change these."
             )

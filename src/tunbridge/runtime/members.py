@@ -4,6 +4,7 @@ On a CPU each member is a lane of its own, and a worker thread a core takes (lan
 the slowest, and small matrix products do not pay for a batch axis. On a GPU all members are one lane, vmapped.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -23,7 +24,8 @@ from tunbridge.runtime.batches import FullBatch, HostCursor, Minibatches
 from tunbridge.runtime.checkpoint import Checkpoint, pack, unpack
 
 _CHUNK_SECONDS = 0.25
-_SAVE_SECONDS = 0.5
+_SAVE_SECONDS, _SAVE_SHARE = 0.5, 20.0
+"""Seconds between saves: at least the first, and the second times what a save takes."""
 
 
 def cores() -> int:
@@ -34,10 +36,18 @@ def cores() -> int:
 def in_context(task: Callable[[], None]) -> Callable[[], None]:
     """The task as it would run in this thread: JAX's settings are a thread's own."""
     config: Any = jax.config
-    x64, device, precision = config.jax_enable_x64, config.jax_default_device, config.jax_default_matmul_precision
+    contexts = (
+        (jax.enable_x64, config.jax_enable_x64),
+        (jax.default_device, config.jax_default_device),
+        (jax.default_matmul_precision, config.jax_default_matmul_precision),
+        (jax.numpy_rank_promotion, config.jax_numpy_rank_promotion),
+        (jax.debug_nans, config.jax_debug_nans),
+    )
 
     def run() -> None:
-        with jax.enable_x64(x64), jax.default_device(device), jax.default_matmul_precision(precision):
+        with contextlib.ExitStack() as stack:
+            for context, value in contexts:
+                stack.enter_context(context(value))
             task()
 
     return run
@@ -90,11 +100,13 @@ class Lane:
         self.members, self.method, self.target, self.plan = members, method, target, plan
         self._params = params
         self.keys = keys[members[0]] if len(members) == 1 else keys[np.asarray(members)]
-        self._cursor = HostCursor(data) if isinstance(data, Stream) else None
+        self._check = target.model.likelihood.check
+        self._cursor = HostCursor(data, self._check) if isinstance(data, Stream) else None
+        self._place = {"epoch": 0, "used": 0}
         self._source = None if isinstance(data, Stream) else _source(data, batch_size)
         self.step, self.seconds = 0, 0.0
         self.carry: program.Carry
-        self._length, self._saved = 1, 0.0
+        self._length, self._next_save = 1, 0.0
         self._records: list[np.ndarray] = []
         self._checkpoint: Checkpoint | None = None
 
@@ -105,7 +117,7 @@ class Lane:
 
     def _beginning(self) -> tuple[Callable, tuple]:
         run = program.begin if len(self.members) == 1 else program.begin_all
-        source = self._source if self._cursor is None else FullBatch(self._cursor.stream.first)
+        source = self._source if self._cursor is None else FullBatch(self._cursor.first)
         return run, (self.method, self.target, source, self.keys, self._params, np.int32(self.plan.warmup))
 
     def begin(self, checkpoint: Checkpoint | None) -> None:
@@ -119,7 +131,8 @@ class Lane:
             self.carry, facts = found
             self.step, self.seconds = facts["step"], facts["seconds"]
             if self._cursor is not None:
-                self._cursor = HostCursor(self._cursor.stream, facts["epoch"], facts["used"])
+                self._place = {"epoch": facts["epoch"], "used": facts["used"]}
+                self._cursor = HostCursor(self._cursor.stream, self._check, **self._place)
         self._one = program.kept_shape(self.method, self.carry)
         if len(self.members) > 1:
             self._one = jax.eval_shape(jax.vmap(lambda c: (self.method.keep(c.state), c.info)), self.carry)
@@ -143,7 +156,9 @@ class Lane:
         length = stop - self.step
         self._length = max(1, min(8 * self._length, int(length * _CHUNK_SECONDS / max(elapsed, 1e-6))))
         self.carry, self.step, self.seconds = carry, stop, self.seconds + elapsed
-        if self._checkpoint is not None and time.perf_counter() - self._saved > _SAVE_SECONDS:
+        if self._cursor is not None:
+            self._place = {"epoch": self._cursor.epoch, "used": self._cursor.used}
+        if self._checkpoint is not None and time.perf_counter() > self._next_save:
             self.save()
 
     @property
@@ -161,11 +176,10 @@ class Lane:
         """Make what was reached last."""
         if self._checkpoint is None:
             return
-        facts = {"step": self.step, "seconds": self.seconds}
-        if self._cursor is not None:
-            facts |= {"epoch": self._cursor.epoch, "used": self._cursor.used}
-        self._checkpoint.save(self.carry, self._pending(), facts)
-        self._records, self._saved = [], time.perf_counter()
+        began = time.perf_counter()
+        self._checkpoint.save(self.carry, self._pending(), {"step": self.step, "seconds": self.seconds, **self._place})
+        saved = time.perf_counter()
+        self._records, self._next_save = [], saved + max(_SAVE_SECONDS, _SAVE_SHARE * (saved - began))
 
     def kept(self) -> PyTree:
         """All kept entries: leading axis draws, then members where the lane has several."""

@@ -15,7 +15,7 @@ class Ensemble(Method):
     r"""Several independent fits of one method, averaged: :math:`p(y) = \frac1M \sum_m p(y \mid \theta_m)`.
 
     Of point estimates it is a deep ensemble :cite:p:`lakshminarayanan2017simple`; of any other method a mixture of
-    its posteriors. Members differ in their starts and batches, and run in parallel.
+    its posteriors. Members differ in their starts and in the order of their rows, and run in parallel.
 
     Parameters
     ----------
@@ -31,11 +31,15 @@ class Ensemble(Method):
     def __check_init__(self):
         if not isinstance(self.method, Method):
             raise InputError("a method", repr(self.method)[:60], "Write Ensemble(tb.MAP(), 5).")
-        if self.size < 1:
+        if isinstance(self.size, float) or self.size < 1:
             raise InputError("a size of at least 1", f"{self.size}", "Use 5 members, say.")
 
     def posteriors(self, model, data, key, size, options):
         """`size` ensembles, all their members in one call of the method."""
+        if options.init is not None and size * self.size > 1:
+            raise InputError(
+                "members that start apart", "one init= for all of them", "Leave init= out, or fit them one by one."
+            )
         key_members, key_posterior = jax.random.split(key)
         members = self.method.posteriors(model, data, key_members, size * self.size, options)
         groups = [tuple(members[i * self.size : (i + 1) * self.size]) for i in range(size)]

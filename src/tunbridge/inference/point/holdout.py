@@ -1,13 +1,13 @@
 """Rows held out to measure noise: a pure function of a row's own numbers, so that batches need not name rows."""
 
-import math
-
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.types import Key
+
+_LARGEST = 2**32 - 1
 
 
 def mark(key: Key, batch: Data) -> Array:
@@ -22,10 +22,14 @@ def mark(key: Key, batch: Data) -> Array:
     return _scramble(mixed)
 
 
-def threshold(marks: Array, share: float) -> Array:
-    """The mark below which about that share of rows lies, at least one."""
-    count = max(1, math.ceil(share * marks.shape[0]))
-    return jnp.sort(marks)[count - 1]
+def threshold(marks: Array, counts: Array, share: float, whole: Array | bool) -> Array:
+    """The largest mark of a held-out row.
+
+    Exactly that share, at least one, of the rows that count, if they are the whole data; else what gives it on average.
+    """
+    last = jnp.maximum(jnp.ceil(share * jnp.sum(counts)), 1).astype(int) - 1
+    exact = jnp.sort(jnp.where(counts, marks, jnp.uint32(_LARGEST)))[last]
+    return jnp.where(whole, exact, jnp.uint32(int(share * _LARGEST)))
 
 
 def _scramble(bits: Array) -> Array:

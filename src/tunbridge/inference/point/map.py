@@ -10,8 +10,8 @@ import optax
 from jax import Array
 
 from tunbridge.core.data import Data
-from tunbridge.core.errors import InputError, Result
-from tunbridge.core.tree import strong
+from tunbridge.core.errors import InputError, NumericalError, Result
+from tunbridge.core.tree import all_finite, strong
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.point import noise
@@ -87,6 +87,8 @@ class MAP(Iterative):
     def __check_init__(self):
         if not self.step_size > 0:
             raise InputError("a step size above 0", f"{self.step_size}", "Try 0.01.")
+        if not (callable(self.decay) and isinstance(self.decay, eqx.Module)):
+            raise InputError("decay= as a schedule", f"{self.decay!r}", "Use tb.schedules.Cosine() or Constant().")
         if not callable(self.optimiser):
             raise InputError(
                 "optimiser= as a function of the step size",
@@ -131,7 +133,7 @@ class MAP(Iterative):
             outputs = target.model.outputs(params, batch.x)
             measure = jax.lax.cond(refits, lambda: measure, lambda: noise.follow(measure, target, outputs, batch))
         params = params._replace(weights=optax.apply_updates(params.weights, updates))
-        patience = self._wait(state.patience, loss, refits)
+        patience = self._wait(state.patience, loss, state.step == half)
         fresh = State(params, memory, state.step + 1, measure, patience)
         if patience:
             fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
@@ -139,8 +141,11 @@ class MAP(Iterative):
         return fresh, Info(result.astype(jnp.int32), loss)
 
     def done(self, state: State) -> bool | Array:
-        """Whether patience has run out."""
-        return state.patience[2] >= self.train.patience if state.patience else False
+        """Whether patience has run out, after the noise was measured."""
+        if not state.patience:
+            return False
+        half = self.train.steps // 2 if state.measure else 0
+        return (state.patience[2] >= self.train.patience) & (state.step > half)
 
     def keep(self, state: State) -> PyTree:
         """Nothing: the last state is what counts."""
@@ -149,28 +154,35 @@ class MAP(Iterative):
     def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
         """A point at the last state."""
         (trace,) = traces
-        params, measure = trace.state.params, trace.state.measure
+        params, measure, step = trace.state.params, trace.state.measure, int(trace.state.step)
         if measure:
             params = params._replace(noise=measure.best_noise)
-        return Point(model, key, params, trace.info, notes=self._notes(trace))
+        if not all_finite(params):
+            raise NumericalError(Result.NONFINITE_STATE, step, 0, "Nothing can be predicted with it.")
+        curve = jax.tree.map(lambda leaf: leaf[: step // self.train.plan().thin], trace.info)
+        return Point(model, key, params, curve, notes=self._notes(params, step))
 
     def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
         return optax.with_extra_args_support(self.optimiser(self.step_size * factor))
 
-    def _wait(self, patience: PyTree, loss: Array, refits: Array | bool) -> PyTree:
+    def _wait(self, patience: PyTree, loss: Array, begins: Array) -> PyTree:
+        """Smoothed objective, its least and the steps since; afresh where a stage begins."""
         if not patience:
             return ()
-        smooth, least, since = patience
+        afresh = (jnp.inf, jnp.inf, 0)
+        smooth, least, since = (jnp.where(begins, new, old) for new, old in zip(afresh, patience, strict=True))
         smooth = jnp.where(jnp.isinf(smooth), loss, _SMOOTHING * smooth + (1 - _SMOOTHING) * loss)
-        falls = (smooth < least - 1e-5 * jnp.maximum(1.0, jnp.abs(least))) | jnp.isinf(least) | jnp.logical_not(refits)
+        falls = (smooth < least - 1e-5 * jnp.maximum(1.0, jnp.abs(least))) | jnp.isinf(least)
         return smooth, jnp.where(falls, smooth, least), jnp.where(falls, 0, since + 1)
 
-    def _notes(self, trace: Trace) -> tuple[str, ...]:
-        params, notes = trace.state.params, []
+    def _notes(self, params: Params, step: int) -> tuple[str, ...]:
+        notes = []
         if params.scales:
             notes.append("Unknown prior scales were held at the medians of their priors.")
         if params.noise:
-            notes.append("Noise was measured on held-out rows, then the weights were refitted to all rows.")
-        if trace.step < self.train.steps:
-            notes.append(f"Stopped after {trace.step} of {self.train.steps} steps.")
+            refitted = "then the weights were refitted to all rows."
+            missed = "the run ended before the weights were refitted to all rows."
+            notes.append(f"Noise was measured on held-out rows, {refitted if step > self.train.steps // 2 else missed}")
+        if step < self.train.steps:
+            notes.append(f"Stopped after {step} of {self.train.steps} steps.")
         return tuple(notes)

@@ -36,23 +36,29 @@ class Measure(NamedTuple):
     best_noise: PyTree
 
     def rows(self, batch: Data) -> Array:
-        """Which rows of a batch are held out, (points,)."""
-        return holdout.mark(self.key, batch) <= self.threshold
+        """Which rows of a batch are held out and count, (points,)."""
+        return (holdout.mark(self.key, batch) <= self.threshold) & _counts(batch)
 
 
 def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params, Measure]:
     """Noise a tenth of what explains the held-out residuals of the untrained network, whatever the units of y."""
     likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
-    threshold = holdout.threshold(holdout.mark(key, batch), _SHARE)
-    held, start = holdout.mark(key, batch) <= threshold, likelihood.median_noise()
+    threshold = holdout.threshold(holdout.mark(key, batch), _counts(batch), _SHARE, batch.num == target.num)
+    start, never = likelihood.median_noise(), jnp.asarray(-jnp.inf)
+    measure = Measure(key, threshold, start, never, never, start)
+    held = measure.rows(batch)
     mean = likelihood.distribution(outputs, start).mean
     shrunk = eqx.tree_at(lambda data: data.y, batch, mean + _SHRINK * (batch.y - mean))
 
     def solve(rows):
         return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs, rows, held, u), start)
 
-    measure = Measure(key, threshold, solve(batch), jnp.asarray(-jnp.inf), jnp.asarray(-jnp.inf), start)
-    return params._replace(noise=solve(shrunk)), measure
+    first = solve(batch)
+    return params._replace(noise=solve(shrunk)), measure._replace(noise=first, best_noise=first)
+
+
+def _counts(batch: Data) -> Array:
+    return jnp.ones(batch.num, bool) if batch.weight is None else batch.weight > 0
 
 
 def follow(measure: Measure, target: Target, outputs: Array, batch: Data) -> Measure:
@@ -62,7 +68,8 @@ def follow(measure: Measure, target: Target, outputs: Array, batch: Data) -> Mea
     newton = _newton(target, outputs, batch, held, measure.noise)
     noise = jax.tree.map(lambda old, new: old + share * (new - old), measure.noise, newton)
     terms = target.model.likelihood.distribution(outputs, noise).log_prob(batch.y)
-    score = jnp.sum(jnp.where(held, terms, 0.0)) / jnp.maximum(jnp.sum(held), 1)
+    weights = held.astype(terms.dtype) if batch.weight is None else jnp.where(held, batch.weight, 0.0)
+    score = jnp.sum(jnp.where(held, terms, 0.0) * weights) / jnp.maximum(jnp.sum(weights), 1e-30)
     score = jnp.where(jnp.isinf(measure.score), score, measure.score + share * (score - measure.score))
     better = score > measure.best_score
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), noise, measure.best_noise)

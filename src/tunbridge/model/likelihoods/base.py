@@ -33,6 +33,10 @@ class Noiseless(eqx.Module):
 class OfNumbers(eqx.Module):
     """y (points, outputs) of real numbers, with a mean, a variance and quantiles an output."""
 
+    def with_outputs(self, num: int) -> Self:
+        """Itself."""
+        return self
+
     @abc.abstractmethod
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Over y (outputs,) at each point."""
@@ -45,6 +49,10 @@ class OfNumbers(eqx.Module):
 
 class OfClasses(eqx.Module):
     """y (points,) of labels 0, 1, ..., without an order."""
+
+    def with_outputs(self, num: int) -> Self:
+        """Itself."""
+        return self
 
     @abc.abstractmethod
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:

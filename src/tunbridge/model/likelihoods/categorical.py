@@ -34,6 +34,10 @@ class Categorical(Noiseless, OfClasses):
         """One logit a class."""
         return self.num_classes(y)
 
+    def with_outputs(self, num: int) -> "Categorical":
+        """The same for so many classes."""
+        return Categorical(num)
+
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from the logits."""
         return dist.Categorical(logits=outputs)

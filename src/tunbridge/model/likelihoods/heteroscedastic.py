@@ -1,5 +1,7 @@
 """Numbers with normal noise whose scale is another output of the network."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -24,7 +26,7 @@ class Heteroscedastic(Noiseless, OfNumbers):
         The least :math:`\sigma`, in the units of y.
     """
 
-    floor: float = eqx.field(default=1e-3, converter=lambda floor: transforms.check_positive(floor, "floor"))
+    floor: Any = eqx.field(default=1e-3, converter=lambda floor: transforms.check_positive(floor, "floor"))
 
     def num_outputs(self, y: Array) -> int:
         """Two an output of y."""
@@ -33,8 +35,8 @@ class Heteroscedastic(Noiseless, OfNumbers):
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal with mean and scale from the two halves of the outputs."""
         mean, s = jnp.split(outputs, 2, axis=-1)
-        return dist.Normal(mean, self.floor + jax.nn.softplus(s)).to_event(1)
+        return dist.Normal(mean, jnp.broadcast_to(self.floor, mean.shape[-1:])[None] + jax.nn.softplus(s)).to_event(1)
 
     def in_units(self, scale: Array) -> "Heteroscedastic":
-        """Itself: the network learns the scale in the units it is given."""
-        return self
+        """The same with the floor in the new units."""
+        return Heteroscedastic(jnp.asarray(self.floor) / scale)

@@ -22,7 +22,7 @@ class Equinox(eqx.Module):
     """See `from_equinox`."""
 
     weights: PyTree
-    """The module's own weights: pass them as ``init=`` to start from there."""
+    """The module's own weights: ``fit(..., init=tb.Params(network.weights))`` starts from there."""
     constants: PyTree
     static: PyTree = eqx.field(static=True)
 

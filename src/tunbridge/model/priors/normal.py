@@ -59,6 +59,11 @@ class Normal(eqx.Module):
     def check(self, weights: PyTree, layout: PyTree) -> None:
         """Refuse a fan-in without a layout, and a wrong number of layers."""
         entries = self.scale if isinstance(self.scale, tuple) else (self.scale,)
+        for entry in entries:
+            scale = entry.scale if isinstance(entry, FanIn) else entry
+            shape = scale.shape() if isinstance(scale, dist.Distribution) else jnp.shape(scale)
+            if shape != ():
+                raise InputError("one number a scale", f"shape {shape}", "Write a tuple for one scale a layer.")
         if any(isinstance(entry, FanIn) for entry in entries):
             axes.require_known(layout, "priors.fan_in")
         if isinstance(self.scale, tuple):
