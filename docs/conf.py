@@ -18,6 +18,7 @@ myst_heading_anchors = 3
 nb_execution_mode = "force"
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True
+nb_render_markdown_format = "myst"
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "inherited-members": False}

@@ -130,7 +130,7 @@ def test_more_members_than_cores_all_finish_and_differ(key):
 
 
 def test_a_failure_stops_with_a_sentence_and_names_the_step(key):
-    with pytest.raises(tb.NumericalError, match="Stopped at step 13 of member [01]: The state became NaN") as caught:
+    with pytest.raises(tb.NumericalError, match=r"Stopped at step 13 of member [01]: The state became NaN") as caught:
         Walk(fail_at=13).fit(model(), table(), key=key)
     assert caught.value.result == Result.NONFINITE_STATE
     assert "pass checkpoint=" in str(caught.value)
