@@ -25,6 +25,7 @@ docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
 
 bench: $(VENV)/.test           ## the figures of docs/benchmarks.md
 	$(BIN)/python benchmarks/loop.py
+	$(BIN)/python benchmarks/members.py
 	$(BIN)/python benchmarks/ensemble_size.py
 
 $(VENV)/bin/python:
