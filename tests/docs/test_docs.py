@@ -90,7 +90,11 @@ def test_the_changelog_knows_the_version():
 
 def test_the_readme_example_runs():
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
-    exec(compile(code, "README.md", "exec"), {})
+    scope = {}
+    exec(compile(code, "README.md", "exec"), scope)
+    assert [row["method"] for row in scope["table"].rows] == ["map", "ensemble"]
+    assert scope["predictive"].mean.shape == (2, 1)
+    assert float(scope["predictive"].epistemic.max()) > 0
 
 
 def test_the_dependency_rule_holds():

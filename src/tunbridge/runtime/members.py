@@ -133,8 +133,9 @@ class Lane:
             if self._cursor is not None:
                 self._place = {"epoch": facts["epoch"], "used": facts["used"]}
                 self._cursor = HostCursor(self._cursor.stream, self._check, **self._place)
-        self._one = program.kept_shape(self.method, self.carry)
-        if len(self.members) > 1:
+        if len(self.members) == 1:
+            self._one = program.kept_shape(self.method, self.carry)
+        else:
             self._one = jax.eval_shape(jax.vmap(lambda c: (self.method.keep(c.state), c.info)), self.carry)
 
     def advance(self) -> None:
