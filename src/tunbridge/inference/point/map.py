@@ -1,58 +1,14 @@
 """The posterior mode, by any optimiser."""
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-import optax
-from jax import Array
-
 from tunbridge.core.data import Data
-from tunbridge.core.errors import InputError, NumericalError, Result
-from tunbridge.core.tree import all_finite, strong
-from tunbridge.core.types import Key, Params, PyTree
-from tunbridge.inference.base import Iterative
-from tunbridge.inference.point import noise
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+from tunbridge.inference.point.descent import Descent
 from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Trace, Train
-from tunbridge.runtime.schedules import Cosine
-
-_SMOOTHING = 0.95
+from tunbridge.runtime.loop import Trace
 
 
-def adam(step_size: Any) -> optax.GradientTransformation:
-    """Adam that forgets squared gradients within 100 steps instead of 1,000.
-
-    The large gradients of the first steps would otherwise hold back the last ones: on the exact problems 2,000 steps
-    of optax's default end up to 0.1 posterior standard deviations from the mode, these within 2e-6.
-    """
-    return optax.adam(step_size, b2=0.99)
-
-
-class State(NamedTuple):
-    """What the next step needs."""
-
-    params: Params
-    optimiser: PyTree
-    step: Array
-    measure: PyTree
-    """A `noise.Measure` where noise is unknown, else ()."""
-    patience: PyTree
-    """(smoothed objective, its least, steps since) where patience is asked for, else ()."""
-
-
-class Info(NamedTuple):
-    """What a reader may want to know of a step."""
-
-    result: Array
-    loss: Array
-    """-log posterior density / N, up to a constant."""
-
-
-class MAP(Iterative):
+class MAP(Descent):
     r"""The maximum a posteriori estimate.
 
     .. math::
@@ -79,110 +35,13 @@ class MAP(Iterative):
         How long.
     """
 
-    step_size: float = eqx.field(default=1e-2, converter=float)
-    optimiser: Callable[[Any], optax.GradientTransformation] = eqx.field(default=adam, static=True)
-    decay: Callable[[Array], Array] = Cosine()
-    train: Train = Train()
-
-    def __check_init__(self):
-        if not self.step_size > 0:
-            raise InputError("a step size above 0", f"{self.step_size}", "Try 0.01.")
-        if not (callable(self.decay) and isinstance(self.decay, eqx.Module)):
-            raise InputError("decay= as a schedule", f"{self.decay!r}", "Use tb.schedules.Cosine() or Constant().")
-        if not callable(self.optimiser):
-            raise InputError(
-                "optimiser= as a function of the step size",
-                f"{type(self.optimiser).__name__}",
-                "Pass optax.adam, not optax.adam(1e-3); give the number as step_size=.",
-            )
-
-    @property
-    def duration(self) -> Train:
-        """How long it trains."""
-        return self.train
-
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
-        """The optimiser's state, and where noise is unknown the rows held out to measure it."""
-        measure: PyTree = ()
-        if params.noise:
-            params, measure = noise.begin(key, target, params, batch)
-        patience = () if self.train.patience is None else (jnp.inf, jnp.inf, 0)
-        memory = self._optax(0.0).init(params.weights)
-        return strong(State(params, memory, jnp.zeros((), jnp.int32), measure, patience))
-
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
-        """One step of the optimiser."""
-        params, measure = state.params, state.measure
-        half = self.train.steps // 2 if measure else 0
-        refits, counted = state.step >= half, batch
-        if measure:
-            params = jax.lax.cond(refits, lambda: params._replace(noise=measure.best_noise), lambda: params)
-            counted = batch.where(refits | ~measure.rows(batch))
-
-        def objective(weights):
-            here = params._replace(weights=weights)
-            return -(target.log_likelihood(here, counted) + target.log_prior_weights(here)) / target.num
-
-        loss, slope = jax.value_and_grad(objective)(params.weights)
-        length = jnp.where(refits, self.train.steps - half, half)
-        optimiser = self._optax(self.decay((state.step - jnp.where(refits, half, 0)) / length))
-        updates, memory = optimiser.update(
-            slope, state.optimiser, params.weights, value=loss, grad=slope, value_fn=objective
-        )
-        if measure:
-            outputs = target.model.outputs(params, batch.x)
-            measure = jax.lax.cond(refits, lambda: measure, lambda: noise.follow(measure, target, outputs, batch))
-        params = params._replace(weights=optax.apply_updates(params.weights, updates))
-        patience = self._wait(state.patience, loss, state.step == half)
-        fresh = State(params, memory, state.step + 1, measure, patience)
-        if patience:
-            fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
-        result = jnp.where(jnp.isfinite(loss), Result.SUCCESSFUL, Result.NONFINITE_OBJECTIVE)
-        return fresh, Info(result.astype(jnp.int32), loss)
-
-    def done(self, state: State) -> bool | Array:
-        """Whether patience has run out, after the noise was measured."""
-        if not state.patience:
-            return False
-        half = self.train.steps // 2 if state.measure else 0
-        return (state.patience[2] >= self.train.patience) & (state.step > half)
-
-    def keep(self, state: State) -> PyTree:
-        """Nothing: the last state is what counts."""
-        return ()
+    def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
+        """Log likelihood + log prior of the weights."""
+        return target.log_likelihood(params, batch) + target.log_prior_weights(params)
 
     def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
         """A point at the last state."""
         (trace,) = traces
-        params, measure, step = trace.state.params, trace.state.measure, int(trace.state.step)
-        if measure:
-            params = params._replace(noise=measure.best_noise)
-        if not all_finite(params):
-            raise NumericalError(Result.NONFINITE_STATE, step, 0, "Nothing can be predicted with it.")
-        curve = jax.tree.map(lambda leaf: leaf[: step // self.train.plan().thin], trace.info)
-        return Point(model, key, params, curve, notes=self._notes(params, step))
-
-    def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
-        return optax.with_extra_args_support(self.optimiser(self.step_size * factor))
-
-    def _wait(self, patience: PyTree, loss: Array, begins: Array) -> PyTree:
-        """Smoothed objective, its least and the steps since; afresh where a stage begins."""
-        if not patience:
-            return ()
-        afresh = (jnp.inf, jnp.inf, 0)
-        smooth, least, since = (jnp.where(begins, new, old) for new, old in zip(afresh, patience, strict=True))
-        smooth = jnp.where(jnp.isinf(smooth), loss, _SMOOTHING * smooth + (1 - _SMOOTHING) * loss)
-        falls = (smooth < least - 1e-5 * jnp.maximum(1.0, jnp.abs(least))) | jnp.isinf(least)
-        return smooth, jnp.where(falls, smooth, least), jnp.where(falls, 0, since + 1)
-
-    def _notes(self, params: Params, step: int) -> tuple[str, ...]:
-        notes = []
-        if params.scales:
-            notes.append("Unknown prior scales were held at the medians of their priors.")
-        if params.noise:
-            refitted = "then the weights were refitted to all rows."
-            missed = "the run ended before the weights were refitted to all rows."
-            notes.append(f"Noise was measured on held-out rows, {refitted if step > self.train.steps // 2 else missed}")
-        if step < self.train.steps:
-            notes.append(f"Stopped after {step} of {self.train.steps} steps.")
-        return tuple(notes)
+        params = self.reached(trace.state)
+        notes = self.notes(params, int(trace.state.step))
+        return Point(model, key, params, self.curve(trace.state, trace.info), notes=notes)
