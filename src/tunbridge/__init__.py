@@ -22,9 +22,16 @@ if TYPE_CHECKING:
         TunbridgeError,
     )
     from tunbridge.core.types import Params, Predictive
+    from tunbridge.inference.point.dropout import (
+        Dropout,
+        MCDropout,
+        tau_from_weight_decay,
+        weight_decay_from_tau,
+    )
     from tunbridge.inference.point.ensemble import Ensemble
     from tunbridge.inference.point.map import MAP
-    from tunbridge.inference.posteriors import Draws, Mixture, Point
+    from tunbridge.inference.point.swag import SWAG
+    from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
     from tunbridge.inference.registry import METHODS
     from tunbridge.model import likelihoods, networks, priors
     from tunbridge.model.model import Model, Target
@@ -44,11 +51,15 @@ _MODULES = {
 _NAMES = {
     "METHODS": "tunbridge.inference.registry",
     "MAP": "tunbridge.inference.point.map",
+    "SWAG": "tunbridge.inference.point.swag",
     "CheckpointError": "tunbridge.core.errors",
     "Data": "tunbridge.core.data",
     "Draws": "tunbridge.inference.posteriors",
+    "Dropout": "tunbridge.inference.point.dropout",
     "Ensemble": "tunbridge.inference.point.ensemble",
     "InputError": "tunbridge.core.errors",
+    "LowRankGaussian": "tunbridge.inference.posteriors",
+    "MCDropout": "tunbridge.inference.point.dropout",
     "Mixture": "tunbridge.inference.posteriors",
     "Model": "tunbridge.model.model",
     "NumericalError": "tunbridge.core.errors",
@@ -60,17 +71,23 @@ _NAMES = {
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
     "compare": "tunbridge.bench.compare",
+    "tau_from_weight_decay": "tunbridge.inference.point.dropout",
+    "weight_decay_from_tau": "tunbridge.inference.point.dropout",
 }
 
 __version__ = importlib.metadata.version("tunbridge")
 __all__ = [
     "MAP",
     "METHODS",
+    "SWAG",
     "CheckpointError",
     "Data",
     "Draws",
+    "Dropout",
     "Ensemble",
     "InputError",
+    "LowRankGaussian",
+    "MCDropout",
     "Mixture",
     "Model",
     "NumericalError",
@@ -90,6 +107,8 @@ __all__ = [
     "plots",
     "priors",
     "schedules",
+    "tau_from_weight_decay",
+    "weight_decay_from_tau",
 ]
 
 

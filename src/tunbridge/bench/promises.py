@@ -35,6 +35,18 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("mode", 1e-3),
         "tanh_unit": Promise("mode", 1e-3),
     },
+    "mcdropout": {  # the exact problems have no hidden layer to drop: it is MAP there
+        "linear": Promise("mean", 1e-3),
+        "linear_unknown": Promise("none"),
+        "logistic": Promise("mode", 1e-3),
+        "tanh_unit": Promise("mode", 1e-3),
+    },
+    "swag": {  # the mean of a path of SGD; its spread is of the right size at best
+        "linear": Promise("mean", 0.5),
+        "linear_unknown": Promise("mean", 0.5),
+        "logistic": Promise("mean", 1.0),
+        "tanh_unit": Promise("mean", 1.0),
+    },
 }
 """Method, problem: promise."""
 

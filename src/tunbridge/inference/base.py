@@ -1,6 +1,7 @@
 """`Iterative`: methods that take steps. They say what a step is; the loop drives them."""
 
 import abc
+import dataclasses
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -96,6 +97,10 @@ class Iterative(Method):
         raw = model.prior.raw(weights, scales, model.network.layout(weights))
         return Params(raw, scales, model.likelihood.sample_noise(key_noise))
 
+    def batch_size(self, num: int) -> int | None:
+        """How many of `num` rows a step sees; None is all of them."""
+        return self.duration.batch_size
+
     def done(self, state: Any) -> bool | Array:
         """Whether a state is final before all steps are done."""
         return False
@@ -108,7 +113,8 @@ class Iterative(Method):
         else:
             model, data = model.bind(data)
             rows = data
-        duration, chains, temperature = self.duration, 1, 1.0
+        duration = dataclasses.replace(self.duration, batch_size=self.batch_size(data.num))
+        chains, temperature = 1, 1.0
         if isinstance(duration, Run):
             chains, temperature = duration.chains, duration.temperature
         key_run, key_posterior = jax.random.split(key)

@@ -7,12 +7,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, Params, Predictive
+from tunbridge.core.types import Key, Params, Predictive, PyTree
 from tunbridge.model.model import Model
 from tunbridge.predict.push import push
+
+DRAWS = 100
+"""How many networks a prediction averages, where there is a choice and none is made."""
 
 
 class Posterior(eqx.Module):
@@ -92,6 +96,34 @@ class Draws(Posterior):
             raise InputError(f"num from 1 to the {self.num} draws kept", f"{num}", "Ask for fewer, or sample more.")
         chosen = np.linspace(0, self.num - 1, num).round().astype(int)
         return jax.tree.map(lambda leaf: leaf[chosen], self.params)
+
+
+class LowRankGaussian(Posterior):
+    r"""Normal weights :math:`N(\bar w, \text{diag}(v) + F^\top F)`; noise and scales at one value."""
+
+    mean: Params
+    variance: PyTree
+    """v, of the shape of the weights."""
+    factors: PyTree
+    """The rows of F, (rank, ...)."""
+
+    def sample(self, key: Key, num: int) -> Params:
+        r"""Draws :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
+        weights, unravel = ravel_pytree(self.mean.weights)
+        scale = jnp.sqrt(ravel_pytree(self.variance)[0])
+        factors = jax.vmap(lambda row: ravel_pytree(row)[0])(self.factors)
+
+        def one(key_draw: Key) -> Params:
+            key_diagonal, key_rank = jax.random.split(key_draw)
+            z_1 = jax.random.normal(key_diagonal, scale.shape, scale.dtype)
+            z_2 = jax.random.normal(key_rank, factors.shape[:1], factors.dtype)
+            return self.mean._replace(weights=unravel(weights + scale * z_1 + z_2 @ factors))
+
+        return jax.vmap(one)(jax.random.split(key, num))
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """`num` draws, 100 unless told."""
+        return self.sample(key, DRAWS if num is None else num)
 
 
 class Mixture(Posterior):

@@ -8,6 +8,8 @@ from tunbridge.core.errors import InputError
 _TABLE = {
     "map": "tunbridge.inference.point.map:MAP",
     "ensemble": "tunbridge.inference.point.ensemble:Ensemble",
+    "mcdropout": "tunbridge.inference.point.dropout:MCDropout",
+    "swag": "tunbridge.inference.point.swag:SWAG",
 }
 
 

@@ -30,6 +30,8 @@ class Model(eqx.Module):
     network: Network
     prior: Prior
     likelihood: Likelihood
+    inputs: jax.ShapeDtypeStruct | None = eqx.field(static=True, kw_only=True, default=None)
+    """The shape and dtype of one row of x, once bound to data."""
 
     def __check_init__(self):
         roles = (("network", Network), ("prior", Prior), ("likelihood", Likelihood))
@@ -46,11 +48,18 @@ class Model(eqx.Module):
         y = self.likelihood.check(data.y)
         num = self.likelihood.num_outputs(y)
         network, likelihood = self.network.with_outputs(num), self.likelihood.with_outputs(num)
-        model = dataclasses.replace(self, network=network, likelihood=likelihood)
+        inputs = jax.ShapeDtypeStruct(data.x.shape[1:], data.x.dtype)
+        model = dataclasses.replace(self, network=network, likelihood=likelihood, inputs=inputs)
         weights = jax.eval_shape(model.network.init, jax.random.key(0), data.x)
         model.prior.check(weights, model.network.layout(weights))
         model.check_inputs(weights, data.x, num)
         return model, Data(data.x, y, data.weight)
+
+    def example(self) -> jax.ShapeDtypeStruct:
+        """The shape and dtype of an x of one row."""
+        if self.inputs is None:
+            raise InputError("a model that is bound to data", "one that is not", "Call model.bind(data) first.")
+        return jax.ShapeDtypeStruct((1, *self.inputs.shape), self.inputs.dtype)
 
     def check_inputs(self, weights: PyTree, x: Any, num: int | None = None) -> None:
         """InputError unless the network takes x and gives outputs (points, num)."""

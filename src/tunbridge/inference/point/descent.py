@@ -37,7 +37,7 @@ class State(NamedTuple):
 
     params: Params
     extra: PyTree
-    """What the optimiser moves besides the weights, else ()."""
+    """What the optimiser moves besides the weights once the noise is measured, else ()."""
     optimiser: PyTree
     step: Array
     measure: PyTree
@@ -132,7 +132,8 @@ class Descent(Iterative):
             return -self.objective(key, target, params._replace(weights=weights), extra, counted) / target.num
 
         free = (params.weights, state.extra)
-        loss, slope = jax.value_and_grad(loss_of)(free)
+        loss, (slope_weights, slope_extra) = jax.value_and_grad(loss_of)(free)
+        slope = slope_weights, jax.tree.map(lambda leaf: jnp.where(refits, leaf, 0.0), slope_extra)
         length = jnp.where(refits, self.train.steps - half, half)
         optimiser = self._optax(self.decay((state.step - jnp.where(refits, half, 0)) / length))
         updates, memory = optimiser.update(slope, state.optimiser, free, value=loss, grad=slope, value_fn=loss_of)

@@ -1,0 +1,156 @@
+"""Monte Carlo dropout: masks on the units of a network, read as a distribution over its weights."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.scipy.special import logit
+
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+from tunbridge.inference.point import masks
+from tunbridge.inference.point.descent import Descent
+from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.loop import Trace
+
+
+class Dropout(Posterior):
+    r"""Weights whose units are dropped at random: :math:`W = M \,\text{diag}(z)`."""
+
+    params: Params
+    """Before any unit is dropped."""
+    rates: tuple[Array | None, ...]
+    """The rate at which the inputs of each leaf of the weights are dropped; None where none is."""
+    curve: Any = None
+    """The optimiser's statistics along the way, with a leading axis."""
+
+    def sample(self, key: Key, num: int) -> Params:
+        """`num` draws of all masks, applied."""
+        layout = self.model.network.layout(self.params.weights)
+
+        def one(key_draw: Key) -> Params:
+            drawn = masks.draw(key_draw, self.rates, self.params.weights, layout)
+            return masks.apply(self.model, self.params, drawn)
+
+        return jax.vmap(one)(jax.random.split(key, num))
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """`num` draws, 100 unless told."""
+        return self.sample(key, DRAWS if num is None else num)
+
+
+class MCDropout(Descent):
+    r"""Monte Carlo dropout :cite:p:`gal2016dropout`, with rates that are given or learned :cite:p:`gal2017concrete`.
+
+    The distribution over weights is :math:`W = M\,\text{diag}(z)` with :math:`z_j \sim \text{Bernoulli}(1 - p)` for
+    each unit that W reads; training with dropout maximises the bound
+
+    .. math::
+
+        \frac{N}{n} \sum_{i \in \text{batch}} \log p(y_i \mid x_i, M z) + \mathbb{E}_z \log p(M z) + \mathbb{H}(z),
+
+    and a prediction averages over masks. With noise :math:`\sigma` the model precision is :math:`\tau = 1/\sigma^2`;
+    with a normal prior of scale 1/l the middle term is weight decay of :math:`(1 - p)\, l^2 / (2 N \tau)` for a loss of
+    half the mean squared error. Masks are not rescaled: a weight keeps the size that its prior speaks of.
+
+    Masks are placed by the network's layout, also in networks from elsewhere, whose own dropout layers stay off. A mask
+    is kept over the positions of a convolution and the steps of a recurrent network.
+
+    Parameters
+    ----------
+    step_size, optimiser, decay, train
+        As for `MAP`.
+    rate
+        The probability that a hidden unit is dropped; where rates are learned, where they start.
+    input_rate
+        The same for the inputs x; None never drops them.
+    learn
+        Whether each layer's rate is learned.
+    groups
+        Into how many groups a batch is split, each with masks of its own.
+    """
+
+    rate: Any = eqx.field(default=0.1, converter=float)
+    input_rate: Any = eqx.field(default=None, converter=lambda rate: None if rate is None else float(rate))
+    learn: bool = eqx.field(default=False, static=True)
+    groups: int = eqx.field(default=8, static=True)
+
+    def __check_init__(self):
+        for name, rate in (("rate", self.rate), ("input_rate", self.input_rate)):
+            if rate is not None and not (0.0 < rate < 1.0 if self.learn else 0.0 <= rate < 1.0):
+                raise InputError(f"{name} between 0 and 1", f"{rate}", "Try 0.1.")
+        if isinstance(self.groups, float) or self.groups < 1:
+            raise InputError("groups as a whole number of at least 1", f"{self.groups}", "Try 8.")
+
+    def extra(self, target: Target, params: Params, batch: Data) -> PyTree:
+        """The logit of each layer's rate, where rates are learned."""
+        if not self.learn:
+            return ()
+        rates = masks.place(target.model, params.weights, self.rate, self.input_rate)
+        return tuple(None if rate is None else logit(jnp.asarray(rate)) for rate in rates)
+
+    def rates(self, model: Model, params: Params, extra: PyTree) -> masks.Rates:
+        """The rate of each leaf of the weights."""
+        if self.learn:
+            return tuple(None if u is None else jax.nn.sigmoid(u) for u in extra)
+        return masks.place(model, params.weights, self.rate, self.input_rate)
+
+    def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
+        """The bound, with masks drawn for each group of the batch."""
+        rates = self.rates(target.model, params, extra)
+        layout = target.model.network.layout(params.weights)
+        draw = masks.draw_relaxed if self.learn else masks.draw
+        groups = min(self.groups, batch.num)
+
+        def terms(key_group: Key, x: Array, y: Array) -> Array:
+            drawn = draw(key_group, rates, params.weights, layout)
+            return target.model.log_likelihood(masks.apply(target.model, params, drawn), x, y)
+
+        x, y = _grouped(batch.x, groups), _grouped(batch.y, groups)
+        each = jax.vmap(terms)(jax.random.split(key, groups), x, y).reshape(-1)[: batch.num]
+        bound = target.rescale(each, batch) + masks.expected_log_prior(target, params, rates)
+        return bound + masks.entropy(rates, params.weights, layout) if self.learn else bound
+
+    def outputs(self, target: Target, params: Params, extra: PyTree, x: Array) -> Array:
+        """Those of the network with each weight at the mean of its masks."""
+        rates = self.rates(target.model, params, extra)
+        return target.model.outputs(masks.mean(target.model, params, rates), x)
+
+    def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
+        """The weights before dropout, and the rates."""
+        (trace,) = traces
+        state = trace.state
+        params = self.reached(state)
+        rates = self.rates(model, params, state.extra)
+        rates = tuple(None if rate is None else jnp.asarray(rate, float) for rate in rates)
+        notes = self.notes(params, int(state.step))
+        if all(rate is None for rate in rates):
+            notes += ("The network has no hidden units to drop: this is the MAP estimate.",)
+        return Dropout(model, key, params, rates, self.curve(state, trace.info), notes=notes)
+
+
+def _grouped(rows: Array, groups: int) -> Array:
+    """Rows as (groups, size, ...), filled up with copies of the last."""
+    size = math.ceil(len(rows) / groups)
+    index = np.minimum(np.arange(groups * size), len(rows) - 1)
+    return rows[index].reshape(groups, size, *rows.shape[1:])
+
+
+def tau_from_weight_decay(weight_decay: float, rate: float, length_scale: float, num: int) -> float:
+    r"""The model precision that a weight decay stands for, :math:`\tau = (1 - p)\, l^2 / (2 N \lambda)`.
+
+    For a loss of half the mean squared error plus :math:`\lambda \lVert M \rVert^2`, and the prior scale 1/l. A
+    conversion only: in a `Model` the noise is the likelihood's, and the decay follows.
+    """
+    return (1.0 - rate) * length_scale**2 / (2.0 * num * weight_decay)
+
+
+def weight_decay_from_tau(tau: float, rate: float, length_scale: float, num: int) -> float:
+    r"""The weight decay that a model precision asks for, :math:`\lambda = (1 - p)\, l^2 / (2 N \tau)`."""
+    return (1.0 - rate) * length_scale**2 / (2.0 * num * tau)

@@ -1,0 +1,101 @@
+r"""Dropout as a distribution over weights: :math:`W = M \,\text{diag}(z),\; z_j \sim \text{Bernoulli}(1 - p)`.
+
+Dropping a unit and dropping the weights that read it are the same thing, so that masks need only the layout of the
+weights and serve any network :cite:p:`gal2016dropout`. Rates and masks are tuples with an entry a leaf of the weights,
+None where nothing is dropped; a mask has one number an input unit.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.scipy.special import entr, logit
+
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+from tunbridge.model.model import Model, Target
+from tunbridge.model.networks import layout as axes
+from tunbridge.model.networks.reading import reads_inputs
+
+Rates = tuple[Any, ...]
+Masks = tuple[Array | None, ...]
+
+_TEMPERATURE = 0.1
+"""Of the relaxed masks through which rates are learned."""
+
+
+def place(model: Model, weights: PyTree, rate: Any, input_rate: Any) -> Rates:
+    """The rate at which each leaf's input units are dropped: `input_rate` where they are the inputs x themselves."""
+    layout = model.network.layout(weights)
+    axes.require_known(layout, "dropout")
+    first = jax.tree.leaves(reads_inputs(model.network, weights, model.example(), layout))
+    rows = zip(jax.tree.leaves(layout), first, strict=True)
+    return tuple(None if leaf.role != "weight" else input_rate if reads_x else rate for leaf, reads_x in rows)
+
+
+def draw(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:
+    """Masks of 0 and 1."""
+    keys, shapes = _keys_and_shapes(key, like, layout)
+    return tuple(
+        None if p is None else (jax.random.uniform(k, shape) >= p).astype(jnp.result_type(float))
+        for k, p, shape in zip(keys, rates, shapes, strict=True)
+    )
+
+
+def draw_relaxed(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:
+    """Masks between 0 and 1 that have a derivative in the rates :cite:p:`gal2017concrete`."""
+    keys, shapes = _keys_and_shapes(key, like, layout)
+
+    def one(key_leaf: Key, rate: Any, shape: tuple[int, ...]) -> Array:
+        u = jax.random.uniform(key_leaf, shape, minval=1e-6, maxval=1.0 - 1e-6)
+        return jax.nn.sigmoid(-(logit(rate) + logit(u)) / _TEMPERATURE)
+
+    return tuple(None if p is None else one(k, p, shape) for k, p, shape in zip(keys, rates, shapes, strict=True))
+
+
+def _keys_and_shapes(key: Key, like: PyTree, layout: PyTree) -> tuple[Key, list[tuple[int, ...]]]:
+    leaves, roles = jax.tree.leaves(like), jax.tree.leaves(layout)
+    return jax.random.split(key, len(leaves)), [_units(*pair) for pair in zip(leaves, roles, strict=True)]
+
+
+def _units(leaf: Any, role: axes.Leaf) -> tuple[int, ...]:
+    """The shape of a mask: a number an input unit, 1 along every other axis."""
+    return tuple(length if axis in role.inputs else 1 for axis, length in enumerate(leaf.shape))
+
+
+def apply(model: Model, params: Params, masks: Masks) -> Params:
+    """Parameters whose weights are masked."""
+    layout = model.network.layout(params.weights)
+    leaves, treedef = jax.tree.flatten(model.prior.weights(params.weights, params.scales, layout))
+    masked = [w if z is None else w * z for w, z in zip(leaves, masks, strict=True)]
+    return params._replace(weights=model.prior.raw(jax.tree.unflatten(treedef, masked), params.scales, layout))
+
+
+def mean(model: Model, params: Params, rates: Rates) -> Params:
+    """Parameters at the mean of their masks: each weight times the probability that its unit stays."""
+    return apply(model, params, tuple(None if rate is None else jnp.asarray(1.0 - rate) for rate in rates))
+
+
+def expected_log_prior(target: Target, params: Params, rates: Rates) -> Scalar:
+    r"""The mean over masks of log p(masked weights), for a prior that is independent over input units.
+
+    A unit stays with probability 1 - p, so that a leaf counts :math:`(1 - p) \log p(M) + p \log p(0)`. For a normal
+    prior of scale 1/l that is :math:`-(1 - p)\, l^2 \lVert M \rVert^2 / 2` and a constant.
+    """
+    total = whole = target.log_prior_weights(params)
+    leaves, treedef = jax.tree.flatten(params.weights)
+    for i, rate in enumerate(rates):
+        if rate is not None:
+            without = jax.tree.unflatten(treedef, [*leaves[:i], jnp.zeros_like(leaves[i]), *leaves[i + 1 :]])
+            total += rate * (target.log_prior_weights(params._replace(weights=without)) - whole)
+    return total
+
+
+def entropy(rates: Rates, like: PyTree, layout: PyTree) -> Scalar:
+    """Of all masks together, in nats."""
+    total = jnp.zeros(())
+    for rate, leaf, role in zip(rates, jax.tree.leaves(like), jax.tree.leaves(layout), strict=True):
+        if rate is not None:
+            total += math.prod(_units(leaf, role)) * (entr(rate) + entr(1.0 - rate))
+    return total

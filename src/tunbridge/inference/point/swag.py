@@ -1,0 +1,216 @@
+"""Stochastic weight averaging, Gaussian: the mean and the spread of the places where SGD wanders."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError, Result
+from tunbridge.core.tree import strong
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+from tunbridge.inference.base import Iterative
+from tunbridge.inference.point import descent
+from tunbridge.inference.point.map import MAP
+from tunbridge.inference.posteriors import LowRankGaussian, Posterior
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.loop import Trace, Train
+
+_MOST_ROWS = 128
+_POWER_STEPS = 20
+_MEASURE_STEPS, _MEASURE_ROWS = 64, 8
+"""The gradients of that many rows of each of the last steps of training tell the step size of the path."""
+_STABLE = 0.5
+"""The most of the step at which SGD would leave the sharpest direction, 2 / curvature."""
+
+
+class State(NamedTuple):
+    """The point estimate, and what was gathered on the path from there."""
+
+    point: descent.State
+    step: Array
+    slopes: PyTree
+    """Sum of the gradients of single rows."""
+    lengths: Array
+    """Sum of their squared lengths."""
+    step_size: Array
+    num: Array
+    """Snapshots taken."""
+    mean: PyTree
+    squares: PyTree
+    """Their summed squared deviations from the mean."""
+    recent: PyTree
+    """Deviations of the last ones from the mean at their time, (rank + 1, ...): the last row is never read."""
+
+
+class SWAG(Iterative):
+    r"""A Gaussian from the path of SGD around a point estimate :cite:p:`maddox2019simple`.
+
+    From the point estimate on SGD takes steps of one size; the mean :math:`\bar w` and variances
+    :math:`\Sigma_\text{diag}` of snapshots of its path and the last K deviations D from the mean give
+
+    .. math::
+
+        w = \bar w + \tfrac{1}{\sqrt 2} \Sigma_\text{diag}^{1/2} z_1 + \tfrac{1}{\sqrt{2 (K - 1)}} D z_2.
+
+    Unless given, the step is the one whose path spreads most like the posterior,
+    :math:`\epsilon = 2 \tfrac{n}{N} \tfrac{d}{\text{tr}\, C}` :cite:p:`mandt2017stochastic`, where C is the covariance
+    of the rows' gradients and d the number of weights; but at most half of what the curvature allows. Both are measured
+    at the point estimate.
+
+    Parameters
+    ----------
+    point
+        The point estimate to start from. Where its ``train.batch_size`` is None, steps use a quarter of the rows, at
+        most 128: without minibatches SGD would stand still.
+    steps
+        Steps of SGD after it.
+    step_size
+        Of these steps, on -log posterior / N; None measures it.
+    snapshots
+        How many places of the path are averaged.
+    rank
+        How many of the last make up the low-rank part.
+    """
+
+    point: MAP = MAP()
+    steps: int = 2000
+    step_size: float | None = eqx.field(default=None, converter=lambda size: None if size is None else float(size))
+    snapshots: int = 100
+    rank: int = eqx.field(default=20, static=True)
+
+    def __check_init__(self):
+        if not isinstance(self.point, MAP):
+            raise InputError("point= as a tb.MAP", repr(self.point)[:60], "Write SWAG(point=tb.MAP()).")
+        if self.step_size is not None and not self.step_size > 0:
+            raise InputError("a step size above 0", f"{self.step_size}", "Leave it out to have it measured.")
+        if not 2 <= self.rank <= self.snapshots <= self.steps:
+            raise InputError(
+                "2 <= rank <= snapshots <= steps", f"{self.rank}, {self.snapshots}, {self.steps}", "Change these."
+            )
+
+    @property
+    def duration(self) -> Train:
+        """Training, and the path after it."""
+        return Train(self.point.train.steps + self.steps, self.point.train.batch_size)
+
+    def batch_size(self, num: int) -> int | None:
+        """As the point estimate says, or a quarter of the rows, at most 128."""
+        given = self.point.train.batch_size
+        return given if given is not None else min(_MOST_ROWS, max(1, num // 4))
+
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+        """The point estimate's first state, and nothing gathered."""
+        point = self.point.init(key, target, params, batch, warmup)
+        zeros = jax.tree.map(jnp.zeros_like, params.weights)
+        recent = jax.tree.map(lambda leaf: jnp.zeros((self.rank + 1, *leaf.shape), leaf.dtype), params.weights)
+        zero = jnp.zeros((), jnp.int32)
+        return strong(State(point, zero, zeros, jnp.zeros(()), jnp.zeros(()), zero, zeros, zeros, recent))
+
+    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, descent.Info]:
+        """A step of the point estimate, or of the path after it."""
+        ahead = self.point.train.steps - state.step
+        begins, wanders = ahead == 0, ahead <= 0
+        noise = state.point.measure.best_noise if state.point.measure else state.point.params.noise
+        point, step_size = state.point, state.step_size
+
+        def loss_of(weights: PyTree) -> Scalar:
+            here = point.params._replace(weights=weights, noise=noise)
+            return -(target.log_likelihood(here, batch) + target.log_prior_weights(here)) / target.num
+
+        def train(_, carry):
+            return self.point.step(key, target, carry[0], batch)
+
+        def wander(_, carry):
+            loss, slope = jax.value_and_grad(loss_of)(carry[0].params.weights)
+            moved = jax.tree.map(lambda w, g: w - step_size * g, carry[0].params.weights, slope)
+            result = jnp.where(jnp.isfinite(loss), Result.SUCCESSFUL, Result.NONFINITE_OBJECTIVE).astype(jnp.int32)
+            return carry[0]._replace(params=carry[0].params._replace(weights=moved)), descent.Info(result, loss)
+
+        here = point.params._replace(noise=noise)
+        slopes, lengths = _add_rows((ahead > 0) & (ahead <= _MEASURE_STEPS), target, here, batch, state)
+        if self.step_size is None:
+            stable = _STABLE * 2.0 / _curvature(begins, loss_of, point.params.weights)
+            step_size = jnp.where(begins, jnp.minimum(_spreading(slopes, lengths, target, batch), stable), step_size)
+        else:
+            step_size = jnp.asarray(self.step_size, step_size.dtype)
+        info = descent.Info(jnp.zeros((), jnp.int32), jnp.zeros(()))
+        point, info = jax.lax.fori_loop(0, (~wanders).astype(jnp.int32), train, strong((point, info)))
+        point, info = jax.lax.fori_loop(0, wanders.astype(jnp.int32), wander, (point, info))
+        state = state._replace(point=point, step=state.step + 1, slopes=slopes, lengths=lengths, step_size=step_size)
+        return self._gather(state, wanders & ((1 - ahead) % (self.steps // self.snapshots) == 0)), info
+
+    def _gather(self, state: State, takes: Array) -> State:
+        """Welford's update of mean and squares with the weights of now, where a snapshot is due."""
+        count, weights = state.num + takes, state.point.params.weights
+        share = jnp.where(takes, 1.0 / jnp.maximum(count, 1), 0.0)
+        mean = jax.tree.map(lambda m, w: m + share * (w - m), state.mean, weights)
+        squares = jax.tree.map(
+            lambda s, old, new, w: s + jnp.where(takes, (w - old) * (w - new), 0.0),
+            state.squares,
+            state.mean,
+            mean,
+            weights,
+        )
+        slot = jnp.where(takes, (count - 1) % self.rank, self.rank)
+        recent = jax.tree.map(lambda r, w, m: r.at[slot].set(w - m), state.recent, weights, mean)
+        return state._replace(num=count, mean=mean, squares=squares, recent=recent)
+
+    def keep(self, state: State) -> PyTree:
+        """Nothing: the last state holds what was gathered."""
+        return ()
+
+    def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
+        """The Gaussian of the snapshots."""
+        (trace,) = traces
+        state, count = trace.state, int(trace.state.num)
+        params, step = self.point.reached(state.point), int(state.step)
+        notes = self.point.notes(params, min(step, self.point.train.steps))
+        if count < 2:
+            notes += ("Stopped before two snapshots were taken: this is the point estimate.",)
+        elif step < self.point.train.steps + self.steps:
+            notes += (f"Stopped after {count} of {self.snapshots} snapshots.",)
+        rank = min(self.rank, count)
+        mean = params._replace(weights=state.mean) if count else params
+        variance = jax.tree.map(lambda s: s / (2.0 * max(count, 1)), state.squares)
+        factors = jax.tree.map(lambda r: r[:rank] / jnp.sqrt(2.0 * max(rank - 1, 1)), state.recent)
+        if count < 2:
+            factors = jax.tree.map(jnp.zeros_like, factors)
+        return LowRankGaussian(model, key, mean, variance, factors, notes=notes)
+
+
+def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: State) -> tuple[PyTree, Array]:
+    """The sums of `State.slopes` and `State.lengths` with some rows of a batch; a loop of no turns unless due."""
+    one = Target(target.model, 1.0)
+
+    def add(i: Array, sums: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+        row = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, i, 1), batch)
+        slope = jax.grad(lambda w: one.log_likelihood(params._replace(weights=w), row))(params.weights)
+        return optax.tree.add(sums[0], slope), sums[1] + optax.tree.norm(slope, squared=True)
+
+    turns = due.astype(jnp.int32) * min(_MEASURE_ROWS, batch.num)
+    return jax.lax.fori_loop(0, turns, add, (state.slopes, state.lengths))
+
+
+def _spreading(slopes: PyTree, lengths: Array, target: Target, batch: Data) -> Array:
+    """2 n/N d/tr C, the step whose path spreads most like the posterior."""
+    rows = _MEASURE_STEPS * min(_MEASURE_ROWS, batch.num)
+    trace = lengths / rows - optax.tree.norm(slopes, squared=True) / rows**2
+    size = sum(leaf.size for leaf in jax.tree.leaves(slopes))
+    return 2.0 * (batch.num / target.num) * size / jnp.maximum(trace, 1e-30)
+
+
+def _curvature(due: Array, loss_of: Callable[[PyTree], Scalar], weights: PyTree) -> Array:
+    """The largest curvature of a loss, by power iteration; a loop of no turns unless due."""
+
+    def turn(_: Array, carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+        bent = jax.jvp(jax.grad(loss_of), (weights,), (carry[0],))[1]
+        length = jnp.maximum(optax.tree.norm(bent), 1e-30)
+        return jax.tree.map(lambda leaf: leaf / length, bent), length
+
+    first = jax.tree.map(jnp.ones_like, weights), jnp.full((), 1e-30)
+    return jax.lax.fori_loop(0, due.astype(jnp.int32) * _POWER_STEPS, turn, strong(first))[1]
