@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.point.map import MAP
     from tunbridge.inference.posteriors import Draws, Mixture, Point
     from tunbridge.inference.registry import METHODS
+    from tunbridge.inference.standardised import Standardised
     from tunbridge.model import likelihoods, networks, priors
     from tunbridge.model.model import Model, Target
     from tunbridge.runtime import schedules
@@ -56,6 +57,7 @@ _NAMES = {
     "Point": "tunbridge.inference.posteriors",
     "Predictive": "tunbridge.core.types",
     "Run": "tunbridge.runtime.loop",
+    "Standardised": "tunbridge.inference.standardised",
     "Target": "tunbridge.model.model",
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
@@ -78,6 +80,7 @@ __all__ = [
     "Point",
     "Predictive",
     "Run",
+    "Standardised",
     "Target",
     "Train",
     "TunbridgeError",
