@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         TunbridgeError,
     )
     from tunbridge.core.types import Params, Predictive
+    from tunbridge.estimators import BayesianClassifier, BayesianRegressor
     from tunbridge.inference.point.ensemble import Ensemble
     from tunbridge.inference.point.map import MAP
     from tunbridge.inference.posteriors import Draws, Mixture, Point
@@ -45,6 +46,8 @@ _MODULES = {
 _NAMES = {
     "METHODS": "tunbridge.inference.registry",
     "MAP": "tunbridge.inference.point.map",
+    "BayesianClassifier": "tunbridge.estimators",
+    "BayesianRegressor": "tunbridge.estimators",
     "CheckpointError": "tunbridge.core.errors",
     "Data": "tunbridge.core.data",
     "Draws": "tunbridge.inference.posteriors",
@@ -68,6 +71,8 @@ __version__ = importlib.metadata.version("tunbridge")
 __all__ = [
     "MAP",
     "METHODS",
+    "BayesianClassifier",
+    "BayesianRegressor",
     "CheckpointError",
     "Data",
     "Draws",
