@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import tunbridge as tb
-from toys import equal, labelled, model
+from toys import LeastSquares, equal, labelled, model
 from tunbridge.datasets import Scaling
 from tunbridge.inference.standardised import fit_standardised
 
@@ -79,7 +79,8 @@ def test_a_column_constant_where_rows_count_keeps_scale_one():
 
 def test_labels_are_not_scaled():
     data = labelled(40, features=2)
-    posterior = _fit(data.x, data.y, likelihood=tb.likelihoods.Categorical())
+    made = model((), tb.likelihoods.Categorical())
+    posterior = fit_standardised(LeastSquares(), made, data.x, data.y, key=jax.random.key(0))
     assert posterior.scaling.y_scale is None
     assert posterior.predict(data.x).probs.shape == (40, 3)
 

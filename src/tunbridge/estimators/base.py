@@ -59,7 +59,9 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         prior = Normal(fan_in(dist.LogNormal(0.0, 0.5))) if self.prior is None else self.prior
         rows = distinct(x, y, weight)
         if len(rows[0]) < 2:
-            raise InputError("at least 2 rows that count and differ", "1 sample", "Check how rows were chosen.")
+            raise InputError(
+                "at least 2 rows that count and differ", f"{len(rows[0])} sample(s)", "Check how rows were chosen."
+            )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         self.posterior_: Standardised = fit_standardised(
             self._resolved(),
@@ -80,10 +82,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
 
 def weights(sample_weight: Any, x: np.ndarray) -> np.ndarray | None:
-    """Sample weights, one a row, none negative and not all 0; None where none are given."""
+    """Sample weights, one a row and none negative; None where none are given."""
     if sample_weight is None:
         return None
-    weight = _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
-    if not weight.any():
-        raise InputError("a row whose weight is above 0", "none", "Mend sample_weight.")
-    return weight
+    return _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)

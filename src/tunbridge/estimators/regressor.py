@@ -46,8 +46,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     --------
     >>> import numpy as np, tunbridge as tb
     >>> X = np.linspace(-1, 1, 30)[:, None]
-    >>> quick = tb.MAP(train=tb.Train(300))
-    >>> fitted = tb.BayesianRegressor(quick, random_state=0).fit(X, 3 * X[:, 0])
+    >>> quick, known = tb.MAP(train=tb.Train(300)), tb.likelihoods.Gaussian(0.1)
+    >>> fitted = tb.BayesianRegressor(quick, likelihood=known, random_state=0).fit(X, 3 * X[:, 0])
     >>> mean, std = fitted.predict(X, return_std=True)
     >>> mean.shape, bool(np.abs(mean - 3 * X[:, 0]).max() < 0.5)
     ((30,), True)
