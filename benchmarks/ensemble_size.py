@@ -31,7 +31,7 @@ SCALES = {"prior scale 1": 1.0, "prior scale 10": 10.0}
 def study(name: str, scale: float, split: int) -> list[dict]:
     key = jax.random.key(split)
     train, test = tb.datasets.split(getattr(tb.datasets, name)(), key)
-    scaling = Scaling.of(train, numbers=name == "diabetes")
+    scaling = Scaling.of(train.x, train.y if name == "diabetes" else None)
     train, test = scaling.apply(train), scaling.apply(test)
     prior = tb.priors.Normal((scale, tb.priors.fan_in(scale)))
     model = tb.Model(tb.networks.MLP((50,), "relu"), prior, SETS[name])

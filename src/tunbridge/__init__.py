@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         TunbridgeError,
     )
     from tunbridge.core.types import Params, Predictive
+    from tunbridge.estimators import BayesianClassifier, BayesianRegressor
     from tunbridge.inference.point.dropout import (
         Dropout,
         MCDropout,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.point.swag import SWAG
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
     from tunbridge.inference.registry import METHODS
+    from tunbridge.inference.standardised import Standardised
     from tunbridge.model import likelihoods, networks, priors
     from tunbridge.model.model import Model, Target
     from tunbridge.runtime import schedules
@@ -52,6 +54,8 @@ _NAMES = {
     "METHODS": "tunbridge.inference.registry",
     "MAP": "tunbridge.inference.point.map",
     "SWAG": "tunbridge.inference.point.swag",
+    "BayesianClassifier": "tunbridge.estimators",
+    "BayesianRegressor": "tunbridge.estimators",
     "CheckpointError": "tunbridge.core.errors",
     "Data": "tunbridge.core.data",
     "Draws": "tunbridge.inference.posteriors",
@@ -67,6 +71,7 @@ _NAMES = {
     "Point": "tunbridge.inference.posteriors",
     "Predictive": "tunbridge.core.types",
     "Run": "tunbridge.runtime.loop",
+    "Standardised": "tunbridge.inference.standardised",
     "Target": "tunbridge.model.model",
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
@@ -80,6 +85,8 @@ __all__ = [
     "MAP",
     "METHODS",
     "SWAG",
+    "BayesianClassifier",
+    "BayesianRegressor",
     "CheckpointError",
     "Data",
     "Draws",
@@ -95,6 +102,7 @@ __all__ = [
     "Point",
     "Predictive",
     "Run",
+    "Standardised",
     "Target",
     "Train",
     "TunbridgeError",

@@ -70,7 +70,7 @@ def test_other_inputs_can_be_predicted_in_units():
 
 def test_scaling_uses_training_rows_and_leaves_constants_and_labels():
     train = tb.Data([[1.0, 5.0], [3.0, 5.0]], [0, 1])
-    scaling = tb.datasets.Scaling.of(train, numbers=False)
+    scaling = tb.datasets.Scaling.of(train.x)
     np.testing.assert_allclose(scaling.x_scale, [1.0, 1.0])
     np.testing.assert_allclose(scaling.apply(train).x, [[-1.0, 0.0], [1.0, 0.0]])
     np.testing.assert_array_equal(scaling.apply(train).y, [0, 1])

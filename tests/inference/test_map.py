@@ -245,6 +245,10 @@ def test_held_out_rows_are_a_fifth_and_follow_the_row_not_its_place(key):
     assert holdout.threshold(marks, all_rows, 0.2, False) == int(0.2 * (2**32 - 1))
     few = jnp.arange(500) < 10  # of ten rows that count, two
     assert int(jnp.sum((marks <= holdout.threshold(marks, few, 0.2, True)) & few)) == 2
+    copies = jnp.arange(500) % 4  # a weight is so many copies
+    assert holdout.threshold(marks, copies, 0.2, True) == holdout.threshold(
+        jnp.repeat(marks, copies), jnp.ones(sum(copies)), 0.2, True
+    )
 
 
 def test_held_out_marks_are_uniform(key):

@@ -45,7 +45,7 @@ def test_an_ensemble_beats_its_members_on_average(key):
     """NLL of the mixture is at most the members' mean, by Jensen; on digits by a margin."""
     train, test = tb.datasets.split(tb.datasets.digits(), key)
     made = tb.Model(tb.networks.MLP((30,)), tb.priors.Normal(tb.priors.fan_in(1.0)), tb.likelihoods.Categorical())
-    scaling = tb.datasets.Scaling.of(train, numbers=False)
+    scaling = tb.datasets.Scaling.of(train.x)
     posterior = tb.Ensemble(tb.MAP(train=tb.Train(500)), 5).fit(made, scaling.apply(train), key=key)
     x = scaling.inputs(test.x)
     members = [tb.metrics.log_score(member.predict(x), test.y) for member in posterior.members]

@@ -12,13 +12,11 @@ from tunbridge import metrics
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Predictive
-from tunbridge.datasets.scaling import Scaling
 from tunbridge.inference.base import Method
-from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.registry import METHODS
+from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model.likelihoods.base import OfNumbers
 from tunbridge.model.model import Model
-from tunbridge.predict.scaled import ScaledPredictive
 
 NUMBERS = {
     "RMSE": metrics.rmse,
@@ -40,13 +38,12 @@ class Comparison:
     """What `compare` found: rows of figures, and each method's posterior and predictive at the test inputs."""
 
     rows: list[dict[str, Any]]
-    posteriors: dict[str, Posterior]
+    posteriors: dict[str, Standardised]
     predictives: dict[str, Predictive]
-    scaling: Scaling
 
     def predict(self, name: str, x: Any) -> Predictive:
         """The predictive of one method at other inputs, in the units of the data."""
-        return _in_units(self.posteriors[name], self.scaling, x)
+        return self.posteriors[name].predict(x)
 
     def __rich__(self):
         """A table for rich."""
@@ -92,29 +89,17 @@ def compare(
         Show bars.
     """
     key = jax.random.key(0) if key is None else key
-    numbers = isinstance(model.likelihood, OfNumbers)
-    scaling = Scaling.of(train, numbers)
-    if scaling.y_scale is not None:
-        model = dataclasses.replace(model, likelihood=model.likelihood.in_units(scaling.y_scale))
-    model, standard = model.bind(scaling.apply(train))
-    truth = model.likelihood.check(test.y)
-    scores = NUMBERS if numbers else CLASSES
+    truth = model.bind(train)[0].likelihood.check(test.y)
+    scores = NUMBERS if isinstance(model.likelihood, OfNumbers) else CLASSES
     rows, posteriors, predictives = [], {}, {}
     for name, method in _named(methods).items():
         began = time.perf_counter()
-        posteriors[name] = method.fit(model, standard, key=key, progress=progress)
+        posteriors[name] = fit_standardised(method, model, train.x, train.y, train.weight, key=key, progress=progress)
         seconds = time.perf_counter() - began
-        predictives[name] = predictive = _in_units(posteriors[name], scaling, test.x)
+        predictives[name] = predictive = posteriors[name].predict(test.x)
         figures = {label: score(predictive, truth) for label, score in scores.items()}
         rows.append({"method": name, **figures, "seconds": seconds})
-    return Comparison(rows, posteriors, predictives, scaling)
-
-
-def _in_units(posterior: Posterior, scaling: Scaling, x: Any) -> Predictive:
-    predictive = posterior.predict(scaling.inputs(x))
-    if scaling.y_shift is None or scaling.y_scale is None:
-        return predictive
-    return ScaledPredictive(predictive, scaling.y_shift, scaling.y_scale)
+    return Comparison(rows, posteriors, predictives)
 
 
 def _named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dict[str, Method]:

@@ -142,7 +142,9 @@ class Encoding:
         inputs = [name for name in table.column_names if name not in (*targets, *ignore)]
         if not inputs:
             raise InputError("a column besides the target", "none", "Check --target and --ignore.")
-        found = task or ("classification" if any(_looks_like_classes(table[name]) for name in targets) else "regression")
+        found = task or (
+            "classification" if any(_looks_like_classes(table[name]) for name in targets) else "regression"
+        )
         if found == "classification" and len(targets) > 1:
             raise InputError("one target that is a class, or several numbers", listed(targets), "Choose one of them.")
         classes = found == "classification"

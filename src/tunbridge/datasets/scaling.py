@@ -1,10 +1,10 @@
 """Splitting and standardising: statistics come from the training rows alone."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
@@ -22,41 +22,53 @@ def split(data: Data, key: Key, share: float = 0.2) -> tuple[Data, Data]:
 
 
 class Scaling(eqx.Module):
-    """Shifts and scales that standardise columns; a constant column keeps scale 1.
+    """Shifts and scales that standardise columns, in float64; a constant column keeps scale 1.
 
-    Make it with `Scaling.of(train)`. Labels are left as they are.
+    Make it with `Scaling.of`. Where y is not scaled, its shift and scale are None.
     """
 
-    x_shift: Array
-    x_scale: Array
-    y_shift: Array | None
-    y_scale: Array | None
+    x_shift: np.ndarray
+    x_scale: np.ndarray
+    y_shift: np.ndarray | None
+    y_scale: np.ndarray | None
 
     @classmethod
-    def of(cls, train: Data, numbers: bool) -> "Scaling":
-        """Statistics of the training rows; those of y only where y is `numbers` and not labels."""
-        x_shift, x_scale = _statistics(train.x)
-        y_shift, y_scale = _statistics(_matrix(train.y)) if numbers else (None, None)
+    def of(cls, x: Any, y: Any = None, weight: Any = None) -> "Scaling":
+        """Statistics of the training rows, each counted as often as its weight says.
+
+        Leave y out where it is labels. They are computed in float64 from the numbers as given: the digits of a column
+        far from zero survive.
+        """
+        x_shift, x_scale = _statistics(np.asarray(x, np.float64), weight)
+        y_shift, y_scale = (None, None) if y is None else _statistics(_matrix(y), weight)
         return cls(x_shift, x_scale, y_shift, y_scale)
 
     def apply(self, data: Data) -> Data:
         """Rows in standard units."""
-        y = data.y
-        if self.y_shift is not None and self.y_scale is not None:
-            y = (_matrix(y) - self.y_shift[None]) / self.y_scale[None]
-        return Data(self.inputs(data.x), y, data.weight)
+        return Data(self.inputs(data.x), self.targets(data.y), data.weight)
 
-    def inputs(self, x: Array) -> Array:
+    def inputs(self, x: Any) -> np.ndarray:
         """Inputs in standard units."""
-        return (x - self.x_shift[None]) / self.x_scale[None]
+        rows = np.asarray(x, np.float64)
+        if rows.shape[1:] != self.x_shift.shape:
+            wanted, given = (str(shape) for shape in (self.x_shift.shape, rows.shape[1:]))
+            raise InputError(f"features of shape {wanted}", f"shape {given}", "Pass the features it was trained for.")
+        return (rows - self.x_shift[None]) / self.x_scale[None]
+
+    def targets(self, y: Any) -> np.ndarray:
+        """Targets in standard units; labels as they are."""
+        if self.y_shift is None or self.y_scale is None:
+            return np.asarray(y)
+        return (_matrix(y) - self.y_shift[None]) / self.y_scale[None]
 
 
-def _matrix(y: Array) -> Array:
-    return y[:, None] if y.ndim == 1 else y
+def _matrix(y: Any) -> np.ndarray:
+    values = np.asarray(y, np.float64)
+    return values[:, None] if values.ndim == 1 else values
 
 
-def _statistics(rows: Array) -> tuple[Array, Array]:
-    values = np.asarray(rows, np.float64)
-    shift, scale = values.mean(axis=0), values.std(axis=0)
+def _statistics(rows: np.ndarray, weight: Any) -> tuple[np.ndarray, np.ndarray]:
+    shift = np.average(rows, axis=0, weights=weight)
+    scale = np.sqrt(np.average((rows - shift[None]) ** 2, axis=0, weights=weight))
     varies = scale > 1e-12 * np.maximum(np.abs(shift), 1e-300)
-    return jnp.asarray(shift), jnp.asarray(np.where(varies, scale, 1.0))
+    return shift, np.where(varies, scale, 1.0)

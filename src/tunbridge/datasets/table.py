@@ -101,7 +101,9 @@ def refuse_missing(table: pa.Table, names: list[str]) -> None:
         rows = missing(table[name])
         if len(rows):
             more = ", ..." if len(rows) > _SHOWN else ""
-            places.append(f"{name!r} (rows {', '.join(str(row + 1) for row in rows[:_SHOWN])}{more}; {len(rows)} in all)")
+            places.append(
+                f"{name!r} (rows {', '.join(str(row + 1) for row in rows[:_SHOWN])}{more}; {len(rows)} in all)"
+            )
     if places:
         shown = "; ".join(places[:_SHOWN]) + ("; ..." if len(places) > _SHOWN else "")
         raise InputError(

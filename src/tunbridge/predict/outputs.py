@@ -42,7 +42,7 @@ class Outputs:
         """
         num = len(self.x)
         width = self.num_components * self.num_outputs
-        size = min(num, _BLOCK_ROWS, max(1, _BLOCK_NUMBERS // (width * cost)))
+        size = _rows(num, max(1, _BLOCK_NUMBERS // (width * cost)))
         answers = []
         for start in range(0, num, size):
             stop = min(start + size, num)
@@ -63,7 +63,7 @@ class Outputs:
 
     def _forward_blocks(self) -> list[Array]:
         features = math.prod(self.x.shape[1:])
-        size = min(len(self.x), _BLOCK_ROWS, max(1, _BLOCK_NUMBERS // features))
+        size = _rows(len(self.x), max(1, _BLOCK_NUMBERS // features))
         starts = range(0, len(self.x), size)
         return [
             _forward(self.model, self.params, _pad(self.x[s : s + size], size))[:, : len(self.x) - s] for s in starts
@@ -81,6 +81,16 @@ def _forward(model: Model, params: Params, x: Array) -> Array:
 @partial(jax.jit, static_argnums=0)
 def _ask(question: Callable, likelihood: Any, outputs: Array, noise: PyTree, *rows: Any) -> Any:
     return question(likelihood, outputs, noise, *rows)
+
+
+def _rows(num: int, most: int) -> int:
+    """How many rows a block has, for `num` in all.
+
+    A few sizes, so that a few programs serve tables of any length, and a row's answer is the same to the bit whether
+    it comes alone or with others: powers of two from 64, from 1,024 on its multiples.
+    """
+    size = max(64, 1 << (num - 1).bit_length()) if num <= 1024 else -(-num // 1024) * 1024
+    return min(size, _BLOCK_ROWS, most)
 
 
 def _pad(rows: Any, size: int) -> Any:

@@ -2,72 +2,75 @@
 
 from typing import Any
 
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
 from tunbridge.core.types import Key, Predictive
 from tunbridge.predict.base import AbstractPredictive
 
 
 class ScaledPredictive(AbstractPredictive):
-    """The distribution of shift + scale * y where `predictive` is that of y; shift and scale are (outputs,)."""
+    """The distribution of shift + scale * y where `predictive` is that of y; shift and scale are (outputs,).
 
-    def __init__(self, predictive: Predictive, shift: Array, scale: Array):
-        self._inner, self._shift, self._scale = predictive, jnp.asarray(shift), jnp.asarray(scale)
+    Its answers are float64 of NumPy whatever the precision of JAX: values far from zero keep their digits.
+    """
+
+    def __init__(self, predictive: Predictive, shift: Any, scale: Any):
+        self._inner = predictive
+        self._shift, self._scale = np.asarray(shift, np.float64), np.asarray(scale, np.float64)
 
     @property
-    def mean(self) -> Array:
+    def mean(self) -> Any:
         """In the units of y."""
         return self._out(self._inner.mean)
 
     @property
-    def mode(self) -> Array:
+    def mode(self) -> Any:
         """In the units of y."""
         return self._out(self._inner.mode)
 
     @property
-    def variance(self) -> Array:
+    def variance(self) -> Any:
         """In squared units."""
         return self.total
 
     @property
-    def aleatoric(self) -> Array:
+    def aleatoric(self) -> Any:
         """In squared units."""
-        return self._inner.aleatoric * self._scale[None] ** 2
+        return np.asarray(self._inner.aleatoric) * self._scale[None] ** 2
 
     @property
-    def epistemic(self) -> Array:
+    def epistemic(self) -> Any:
         """In squared units."""
-        return self._inner.epistemic * self._scale[None] ** 2
+        return np.asarray(self._inner.epistemic) * self._scale[None] ** 2
 
     @property
-    def entropy(self) -> Array:
+    def entropy(self) -> Any:
         """In nats, of y in its units."""
-        return self._inner.entropy + jnp.log(self._scale)[None]
+        return np.asarray(self._inner.entropy) + np.log(self._scale)[None]
 
-    def quantile(self, q: Any) -> Array:
+    def quantile(self, q: Any) -> Any:
         """In the units of y."""
         return self._out(self._inner.quantile(q))
 
-    def cdf(self, y: Any) -> Array:
+    def cdf(self, y: Any) -> Any:
         """P(Y <= y)."""
         return self._inner.cdf(self._in(y))
 
-    def log_prob(self, y: Any) -> Array:
+    def log_prob(self, y: Any) -> Any:
         """Log p(y), the log of the scale subtracted."""
-        values = jnp.asarray(y)
+        values = np.asarray(y)
         values = values[:, None] if values.ndim == 1 else values
-        return self._inner.log_prob(self._in(values)) - jnp.sum(jnp.log(self._scale))
+        return np.asarray(self._inner.log_prob(self._in(values))) - np.sum(np.log(self._scale))
 
-    def sample(self, key: Key, num: int) -> Array:
+    def sample(self, key: Key, num: int) -> Any:
         """In the units of y."""
         return self._out(self._inner.sample(key, num))
 
-    def _out(self, values: Array) -> Array:
+    def _out(self, values: Any) -> np.ndarray:
         lead = (None,) * (values.ndim - 1)
-        return self._shift[lead] + self._scale[lead] * values
+        return self._shift[lead] + self._scale[lead] * np.asarray(values, np.float64)
 
-    def _in(self, y: Any) -> Array:
-        values = jnp.asarray(y)
+    def _in(self, y: Any) -> np.ndarray:
+        values = np.asarray(y, np.float64)
         lead = (None,) * (values.ndim - 1)
         return (values - self._shift[lead]) / self._scale[lead]

@@ -22,13 +22,14 @@ def mark(key: Key, batch: Data) -> Array:
     return _scramble(mixed)
 
 
-def threshold(marks: Array, counts: Array, share: float, whole: Array | bool) -> Array:
+def threshold(marks: Array, weight: Array, share: float, whole: Array | bool) -> Array:
     """The largest mark of a held-out row.
 
-    Exactly that share, at least one, of the rows that count, if they are the whole data; else what gives it on average.
+    The least that holds out that share of the weight, if these rows are the whole data; else what gives it on average.
     """
-    last = jnp.maximum(jnp.ceil(share * jnp.sum(counts)), 1).astype(int) - 1
-    exact = jnp.sort(jnp.where(counts, marks, jnp.uint32(_LARGEST)))[last]
+    order = jnp.argsort(marks)
+    reached = jnp.cumsum(weight[order]) >= share * jnp.sum(weight)
+    exact = marks[order][jnp.argmax(reached)]
     return jnp.where(whole, exact, jnp.uint32(int(share * _LARGEST)))
 
 

@@ -37,13 +37,15 @@ class Measure(NamedTuple):
 
     def rows(self, batch: Data) -> Array:
         """Which rows of a batch are held out and count, (points,)."""
-        return (holdout.mark(self.key, batch) <= self.threshold) & _counts(batch)
+        counts = True if batch.weight is None else batch.weight > 0
+        return (holdout.mark(self.key, batch) <= self.threshold) & counts
 
 
 def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params, Measure]:
     """Noise a tenth of what explains the held-out residuals of the untrained network, whatever the units of y."""
     likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
-    threshold = holdout.threshold(holdout.mark(key, batch), _counts(batch), _SHARE, batch.num == target.num)
+    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
+    threshold = holdout.threshold(holdout.mark(key, batch), weight, _SHARE, batch.num == target.num)
     start, never = likelihood.median_noise(), jnp.asarray(-jnp.inf)
     measure = Measure(key, threshold, start, never, never, start)
     held = measure.rows(batch)
@@ -55,10 +57,6 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
 
     first = solve(batch)
     return params._replace(noise=solve(shrunk)), measure._replace(noise=first, best_noise=first)
-
-
-def _counts(batch: Data) -> Array:
-    return jnp.ones(batch.num, bool) if batch.weight is None else batch.weight > 0
 
 
 def follow(measure: Measure, target: Target, outputs: Array, batch: Data) -> Measure:

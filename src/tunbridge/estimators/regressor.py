@@ -1,0 +1,88 @@
+"""Numbers from tables."""
+
+from typing import Any, Self
+
+import numpy as np
+import numpyro.distributions as dist
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from tunbridge.core.errors import InputError
+from tunbridge.estimators.base import BayesianEstimator, weights
+from tunbridge.model.likelihoods import Gaussian
+from tunbridge.model.likelihoods.base import OfNumbers
+
+
+class BayesianRegressor(RegressorMixin, BayesianEstimator):
+    """Regression with a Bayesian neural network, for scikit-learn.
+
+    X and y are standardised by the rows of `fit`, and everything comes back in their own units. Equal rows are merged
+    and rows of weight 0 left out, so that a weight is exactly so many copies and the order of rows does not matter.
+
+    Parameters
+    ----------
+    method
+        A name of `tunbridge.METHODS`, or a method.
+    network
+        None is ``MLP((50, 50))``.
+    prior
+        Of the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, a scale around 1 that is unknown.
+    likelihood
+        None is ``Gaussian(dist.Gamma(0.5, 1.0))``, unknown noise in units of sd(y). A known number is in the units of
+        y. For noise that varies with x pass ``Heteroscedastic()``.
+    checkpoint, max_seconds, progress
+        As for `tunbridge.inference.base.Method.fit`.
+    random_state
+        An int gives the same fit each time.
+
+    Attributes
+    ----------
+    posterior_
+        What was learnt, a `tunbridge.Standardised`.
+    n_features_in_, feature_names_in_, n_outputs_
+        What X and y looked like.
+
+    Examples
+    --------
+    >>> import numpy as np, tunbridge as tb
+    >>> X = np.linspace(-1, 1, 30)[:, None]
+    >>> quick, known = tb.MAP(train=tb.Train(300)), tb.likelihoods.Gaussian(0.1)
+    >>> fitted = tb.BayesianRegressor(quick, likelihood=known, random_state=0).fit(X, 3 * X[:, 0])
+    >>> mean, std = fitted.predict(X, return_std=True)
+    >>> mean.shape, bool(np.abs(mean - 3 * X[:, 0]).max() < 0.5)
+    ((30,), True)
+    """
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Learn from rows X (points, features) and y (points,) or (points, outputs); a weight counts copies."""
+        x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
+        likelihood = Gaussian(dist.Gamma(0.5, 1.0)) if self.likelihood is None else self.likelihood
+        if not isinstance(likelihood, OfNumbers):
+            raise InputError("a likelihood of numbers", f"{likelihood!r}"[:60], "Use BayesianClassifier for classes.")
+        self._flat = y.ndim == 1
+        self.n_outputs_ = 1 if self._flat else y.shape[1]
+        self._learn(x, y, weights(sample_weight, x), likelihood)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Expected y, and with `return_std` its standard deviation, noise included: each of the shape of y."""
+        predictive = self.predictive(X)
+        mean = self._shaped(predictive.mean)
+        return (mean, self._shaped(predictive.std)) if return_std else mean
+
+    def predict_interval(self, X: Any, mass: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
+        """Lower and upper end of the central interval that holds `mass` of y's probability."""
+        lower, upper = self.predictive(X).interval(mass)
+        return self._shaped(lower), self._shaped(upper)
+
+    def predict_quantiles(self, X: Any, q: Any) -> np.ndarray:
+        """Quantiles of y, of its shape; for several levels q with a leading axis."""
+        return self._shaped(self.predictive(X).quantile(q))
+
+    def _shaped(self, values: Any) -> np.ndarray:
+        return np.asarray(values)[..., 0] if self._flat else np.asarray(values)
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        return tags

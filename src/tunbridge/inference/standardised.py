@@ -1,0 +1,72 @@
+"""A posterior in the data's own units: learnt from standardised rows, asked and answering in the units they came in."""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core.data import Data, check_x
+from tunbridge.core.types import Key, Params, Predictive
+from tunbridge.datasets.scaling import Scaling
+from tunbridge.inference.base import Method
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.model.likelihoods.base import OfNumbers
+from tunbridge.model.model import Model
+from tunbridge.predict.scaled import ScaledPredictive
+
+
+class Standardised(Posterior):
+    """A posterior of the standardised model, which predicts in the units of the data.
+
+    Parameters
+    ----------
+    posterior
+        Of the model of standardised rows: its draws are of that model's unknowns.
+    scaling
+        How rows were standardised.
+    """
+
+    posterior: Posterior
+    scaling: Scaling
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Draws of the unknowns of the standardised model."""
+        return self.posterior.sample(key, num)
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """Those of the posterior of the standardised model."""
+        return self.posterior.components(key, num)
+
+    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+        """The distribution of y at x, both in the units of the data; see `Posterior.predict`."""
+        predictive = self.posterior.predict(self.scaling.inputs(check_x(x)), key=key, num=num)
+        if self.scaling.y_shift is None:
+            return predictive
+        return ScaledPredictive(predictive, self.scaling.y_shift, self.scaling.y_scale)
+
+
+def fit_standardised(
+    method: Method, model: Model, x: Any, y: Any, weight: Any = None, *, key: Key, **options: Any
+) -> Standardised:
+    """The posterior that `method` finds once x, and y where it is numbers, are standardised by these very rows.
+
+    Known noise is in the units of y; a prior on noise refers to y / sd(y).
+
+    Parameters
+    ----------
+    method, model
+        What to fit, and how.
+    x, y, weight
+        Rows as `Data` takes them. Statistics come from the numbers as given, before they lose digits on a device.
+    key, options
+        Those of `Method.fit`.
+    """
+    model.bind(Data(x, y, weight))
+    x, y = np.asarray(x), np.asarray(y)
+    scaling = Scaling.of(x, y if isinstance(model.likelihood, OfNumbers) else None, weight)
+    if scaling.y_scale is not None:
+        model = dataclasses.replace(model, likelihood=model.likelihood.in_units(jnp.asarray(scaling.y_scale)))
+    rows = Data(scaling.inputs(x), scaling.targets(y), weight)
+    posterior = method.fit(model, rows, key=key, **options)
+    return Standardised(posterior.model, posterior.key, posterior, scaling, notes=posterior.notes)

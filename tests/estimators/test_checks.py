@@ -1,0 +1,22 @@
+"""scikit-learn's own checks, none exempted."""
+
+import pytest
+from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+
+import tunbridge as tb
+from toys import LeastSquares
+
+LINEAR = {"method": LeastSquares(), "network": tb.networks.MLP(()), "prior": tb.priors.Normal(1.0)}
+DOORS = [tb.BayesianRegressor(**LINEAR, likelihood=tb.likelihoods.Gaussian(0.5)), tb.BayesianClassifier(**LINEAR)]
+
+
+@parametrize_with_checks(DOORS)
+def test_doors_keep_to_the_contract_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [tb.BayesianRegressor, tb.BayesianClassifier])
+def test_estimators_as_they_come_keep_to_the_contract_of_scikit_learn(make):
+    outcomes = check_estimator(make(), on_skip=None)
+    assert {o["check_name"] for o in outcomes if o["status"] != "passed"} <= {"check_array_api_input"}
