@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tunbridge.core.errors import (
         CheckpointError,
         InputError,
+        LoadError,
         NumericalError,
         TunbridgeError,
     )
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.point.map import MAP
     from tunbridge.inference.posteriors import Draws, Mixture, Point
     from tunbridge.inference.registry import METHODS
+    from tunbridge.inference.store import load
     from tunbridge.model import likelihoods, networks, priors
     from tunbridge.model.model import Model, Target
     from tunbridge.runtime import schedules
@@ -49,6 +51,7 @@ _NAMES = {
     "Draws": "tunbridge.inference.posteriors",
     "Ensemble": "tunbridge.inference.point.ensemble",
     "InputError": "tunbridge.core.errors",
+    "LoadError": "tunbridge.core.errors",
     "Mixture": "tunbridge.inference.posteriors",
     "Model": "tunbridge.model.model",
     "NumericalError": "tunbridge.core.errors",
@@ -60,6 +63,7 @@ _NAMES = {
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
     "compare": "tunbridge.bench.compare",
+    "load": "tunbridge.inference.store",
 }
 
 __version__ = importlib.metadata.version("tunbridge")
@@ -71,6 +75,7 @@ __all__ = [
     "Draws",
     "Ensemble",
     "InputError",
+    "LoadError",
     "Mixture",
     "Model",
     "NumericalError",
@@ -85,6 +90,7 @@ __all__ = [
     "compare",
     "datasets",
     "likelihoods",
+    "load",
     "metrics",
     "networks",
     "plots",

@@ -1,16 +1,19 @@
 """What is believed after the data: a point, draws, a mixture. Each holds its model and its own key."""
 
 import abc
+import os
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, Predictive
+from tunbridge.inference import store
 from tunbridge.model.model import Model
 from tunbridge.predict.push import push
 
@@ -50,13 +53,21 @@ class Posterior(eqx.Module):
         self.model.check_inputs(one, x)
         return push(self.model, components, x)
 
+    def save(self, path: str | os.PathLike) -> None:
+        """Write it into a folder, made if it is not there; `tunbridge.load` gives it back to the bit.
+
+        A posterior that is there already stays whole until the new one is safely on disk. Functions, Equinox modules
+        and classes of your own are not written: hand the model to `load`.
+        """
+        store.save(self, path)
+
 
 class Point(Posterior):
     """All belief at one value."""
 
     params: Params
-    curve: Any = None
-    """The optimiser's statistics along the way, with a leading axis."""
+    curve: dict[str, Array] | None = None
+    """The optimiser's statistics along the way by name, with a leading axis."""
 
     def sample(self, key: Key, num: int) -> Params:
         """The same value `num` times."""

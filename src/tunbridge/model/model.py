@@ -30,6 +30,8 @@ class Model(eqx.Module):
     network: Network
     prior: Prior
     likelihood: Likelihood
+    inputs: jax.ShapeDtypeStruct | None = eqx.field(static=True, kw_only=True, default=None)
+    """The shape and dtype of one row of x, once the model is bound to data."""
 
     def __check_init__(self):
         roles = (("network", Network), ("prior", Prior), ("likelihood", Likelihood))
@@ -46,14 +48,21 @@ class Model(eqx.Module):
         y = self.likelihood.check(data.y)
         num = self.likelihood.num_outputs(y)
         network, likelihood = self.network.with_outputs(num), self.likelihood.with_outputs(num)
-        model = dataclasses.replace(self, network=network, likelihood=likelihood)
+        row = jax.ShapeDtypeStruct(data.x.shape[1:], data.x.dtype)
+        model = dataclasses.replace(self, network=network, likelihood=likelihood, inputs=row)
         weights = jax.eval_shape(model.network.init, jax.random.key(0), data.x)
         model.prior.check(weights, model.network.layout(weights))
         model.check_inputs(weights, data.x, num)
         return model, Data(data.x, y, data.weight)
 
     def check_inputs(self, weights: PyTree, x: Any, num: int | None = None) -> None:
-        """InputError unless the network takes x and gives outputs (points, num)."""
+        """InputError unless x has the rows of the data, the network takes it and gives outputs (points, num)."""
+        if self.inputs is not None and x.shape[1:] != self.inputs.shape:
+            raise InputError(
+                f"x of shape {_rows(self.inputs.shape)}, as the model was trained on",
+                f"shape {x.shape}",
+                "Pass the features it was trained for, in the same order.",
+            )
         try:
             shape = jax.eval_shape(self.network.apply, weights, x).shape
         except (TypeError, ValueError) as error:
@@ -62,7 +71,7 @@ class Model(eqx.Module):
             raise InputError(
                 "x with the features that the network takes",
                 f"shape {x.shape}, and from the network: {str(error).splitlines()[0]}",
-                "Pass the features it was made or trained for, in the same order.",
+                "Pass the features it was made for, in the same order.",
             ) from error
         wanted = (x.shape[0], num if num is not None else shape[-1])
         if shape != wanted:
@@ -96,6 +105,10 @@ class Model(eqx.Module):
         key_params, key_y = jax.random.split(key)
         params = self.sample_params(key_params, x)
         return params, self.likelihood.distribution(self.outputs(params, x), params.noise).sample(key_y)
+
+
+def _rows(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(['points', *map(str, shape)])})"
 
 
 class Target(eqx.Module):

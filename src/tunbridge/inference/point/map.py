@@ -159,7 +159,7 @@ class MAP(Iterative):
             params = params._replace(noise=measure.best_noise)
         if not all_finite(params):
             raise NumericalError(Result.NONFINITE_STATE, step, 0, "Nothing can be predicted with it.")
-        curve = jax.tree.map(lambda leaf: leaf[: step // self.train.plan().thin], trace.info)
+        curve = {name: leaf[: step // self.train.plan().thin] for name, leaf in trace.info._asdict().items()}
         return Point(model, key, params, curve, notes=self._notes(params, step))
 
     def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
