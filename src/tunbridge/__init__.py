@@ -14,6 +14,7 @@ if importlib.metadata.version("jax") == "0.10.2":
 if TYPE_CHECKING:
     from tunbridge import bench, datasets, metrics, plots
     from tunbridge.bench.compare import compare
+    from tunbridge.core.citations import cite
     from tunbridge.core.data import Data
     from tunbridge.core.errors import (
         CheckpointError,
@@ -62,6 +63,7 @@ _NAMES = {
     "Target": "tunbridge.model.model",
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
+    "cite": "tunbridge.core.citations",
     "compare": "tunbridge.bench.compare",
     "load": "tunbridge.inference.store",
 }
@@ -87,6 +89,7 @@ __all__ = [
     "Train",
     "TunbridgeError",
     "bench",
+    "cite",
     "compare",
     "datasets",
     "likelihoods",

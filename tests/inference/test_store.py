@@ -67,8 +67,9 @@ class Scaled(eqx.Module):
 
 
 def test_a_mixture_of_mixtures_comes_back(tmp_path):
-    inner = [tb.Mixture(draws().model, jax.random.key(i), (draws(), draws(num=3))) for i in range(2)]
-    posterior = tb.Mixture(draws().model, jax.random.key(7), tuple(inner), notes=("a", "b"))
+    made = model(prior=tb.priors.Normal((dist.LogNormal(0.0, 1.0), tb.priors.fan_in(dist.HalfNormal(1.0)))))
+    inner = [tb.Mixture(draws(made).model, jax.random.key(i), (draws(made), draws(made, 3))) for i in range(2)]
+    posterior = tb.Mixture(draws(made).model, jax.random.key(7), tuple(inner), notes=("a", "b"))
     posterior.save(tmp_path / "new" / "folder")
     assert same(tb.load(tmp_path / "new" / "folder"), posterior)
 

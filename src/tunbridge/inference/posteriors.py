@@ -12,6 +12,7 @@ from jax import Array
 
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
+from tunbridge.core.provenance import Provenance
 from tunbridge.core.types import Key, Params, Predictive
 from tunbridge.inference import store
 from tunbridge.model.model import Model
@@ -26,6 +27,8 @@ class Posterior(eqx.Module):
     """Folded in by `fit`: what `predict` uses where no key is given, so that the same call gives the same answer."""
     notes: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
     """What a reader should know about how this came about."""
+    provenance: Provenance | None = eqx.field(static=True, kw_only=True, default=None)
+    """The method, versions and device it comes from, where `fit` made it."""
 
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Params:

@@ -32,6 +32,7 @@ _TABLE = {
     "Draws": "tunbridge.inference.posteriors:Draws",
     "Mixture": "tunbridge.inference.posteriors:Mixture",
     "Point": "tunbridge.inference.posteriors:Point",
+    "Provenance": "tunbridge.core.provenance:Provenance",
 }
 
 
