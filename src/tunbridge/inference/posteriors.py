@@ -10,11 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core import tables, tree
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import Provenance
 from tunbridge.core.types import Key, Params, Predictive
 from tunbridge.inference import store
+from tunbridge.inference.summary import Summary, summarise
 from tunbridge.model.model import Model
 from tunbridge.predict.push import push
 
@@ -55,6 +57,19 @@ class Posterior(eqx.Module):
         one = jax.eval_shape(lambda: self.model.weights(jax.tree.map(lambda leaf: leaf[0], components)))
         self.model.check_inputs(one, x)
         return push(self.model, components, x)
+
+    def summary(self) -> Summary:
+        """Mean and standard deviation of each array of unknowns, over the posterior and the array's elements.
+
+        Weights are the network's own; scales and noise are values, or said to be coordinates on the real line.
+        """
+        return summarise(self.model, self.components(self.key, None))
+
+    def _repr_html_(self) -> str:
+        size = tree.size(self.sample(self.key, 1))
+        method = "" if self.provenance is None else self.provenance.method
+        facts = {"method": method, "unknowns": f"{size:,}", "notes": " ".join(self.notes)}
+        return tables.to_html([{"": name, "value": value} for name, value in facts.items()], type(self).__name__)
 
     def save(self, path: str | os.PathLike) -> None:
         """Write it into a folder, made if it is not there; `tunbridge.load` gives it back to the bit.

@@ -8,9 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.provenance import describe
 from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree, Scalar
+
+_MOST_SHOWN = 300
+"""How many characters of a part a notebook shows."""
 
 
 class Model(eqx.Module):
@@ -42,6 +47,11 @@ class Model(eqx.Module):
                     repr(part)[:80],
                     f"Take one from tb.{protocol.__name__.lower()}s, as in tb.Model(network, prior, likelihood).",
                 )
+
+    def _repr_html_(self) -> str:
+        parts = {"network": self.network, "prior": self.prior, "likelihood": self.likelihood}
+        rows = [{"": name, "value": describe(part)[:_MOST_SHOWN]} for name, part in parts.items()]
+        return tables.to_html(rows, type(self).__name__)
 
     def bind(self, data: Data) -> tuple["Model", Data]:
         """Model and data made to fit each other, or InputError: nothing is computed yet."""
