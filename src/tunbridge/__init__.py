@@ -14,10 +14,12 @@ if importlib.metadata.version("jax") == "0.10.2":
 if TYPE_CHECKING:
     from tunbridge import bench, datasets, metrics, plots
     from tunbridge.bench.compare import compare
+    from tunbridge.core.citations import cite
     from tunbridge.core.data import Data
     from tunbridge.core.errors import (
         CheckpointError,
         InputError,
+        LoadError,
         NumericalError,
         TunbridgeError,
     )
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
     from tunbridge.inference.registry import METHODS
     from tunbridge.inference.standardised import Standardised
+    from tunbridge.inference.store import load
     from tunbridge.model import likelihoods, networks, priors
     from tunbridge.model.model import Model, Target
     from tunbridge.runtime import schedules
@@ -64,6 +67,7 @@ _NAMES = {
     "InputError": "tunbridge.core.errors",
     "LowRankGaussian": "tunbridge.inference.posteriors",
     "MCDropout": "tunbridge.inference.point.dropout",
+    "LoadError": "tunbridge.core.errors",
     "Mixture": "tunbridge.inference.posteriors",
     "Model": "tunbridge.model.model",
     "NumericalError": "tunbridge.core.errors",
@@ -75,9 +79,11 @@ _NAMES = {
     "Target": "tunbridge.model.model",
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
+    "cite": "tunbridge.core.citations",
     "compare": "tunbridge.bench.compare",
     "tau_from_weight_decay": "tunbridge.inference.point.dropout",
     "weight_decay_from_tau": "tunbridge.inference.point.dropout",
+    "load": "tunbridge.inference.store",
 }
 
 __version__ = importlib.metadata.version("tunbridge")
@@ -93,6 +99,7 @@ __all__ = [
     "Dropout",
     "Ensemble",
     "InputError",
+    "LoadError",
     "LowRankGaussian",
     "MCDropout",
     "Mixture",
@@ -107,9 +114,11 @@ __all__ = [
     "Train",
     "TunbridgeError",
     "bench",
+    "cite",
     "compare",
     "datasets",
     "likelihoods",
+    "load",
     "metrics",
     "networks",
     "plots",

@@ -121,6 +121,23 @@ def test_a_posterior_survives_pickling(name):
 
 
 @pytest.mark.parametrize("name", TINY)
+@pytest.mark.parametrize("likelihood", ["unknown noise", "categorical"])
+def test_a_saved_posterior_comes_back_to_the_bit(name, likelihood, tmp_path, key):
+    posterior, data = fit(name, likelihood)
+    posterior.save(tmp_path)
+    back = tb.load(tmp_path)
+    assert type(back) is type(posterior)
+    assert jax.tree.structure(back) == jax.tree.structure(posterior)  # model, notes and provenance among it
+    assert back.notes == posterior.notes
+    assert back.provenance == posterior.provenance
+    assert back.provenance.method.startswith(type(TINY[name]).__name__)
+    assert equal(back, posterior)
+    assert equal(back.sample(key, 3), posterior.sample(key, 3))
+    one, two = (made.predict(data.x[:7]) for made in (posterior, back))
+    assert equal(*((p.mean if data.y.ndim == 2 else p.probs) for p in (one, two)))
+
+
+@pytest.mark.parametrize("name", TINY)
 def test_a_resumed_fit_is_the_uninterrupted_one_to_the_bit(name, tmp_path):
     whole, _ = fit(name, "unknown noise")
     fit(name, "unknown noise", checkpoint=tmp_path, callbacks=[lambda event: event.step >= 9])

@@ -56,7 +56,7 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_every_citation_is_in_the_bibliography():
-    keys = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "docs" / "references.bib").read_text(), re.M))
+    keys = set(re.findall(r"^@\w+\{(\w+),", (ROOT / "src" / "tunbridge" / "references.bib").read_text(), re.M))
     sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("docs/**/*.md")]
     cited = {
         key

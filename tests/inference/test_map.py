@@ -213,8 +213,8 @@ def test_init_is_where_it_starts(key):
 
 def test_the_curve_falls(key):
     posterior = tb.MAP().fit(model(), table(), key=key)
-    assert posterior.curve.loss[-1] < posterior.curve.loss[0]
-    assert len(posterior.curve.loss) == 200
+    assert posterior.curve["loss"][-1] < posterior.curve["loss"][0]
+    assert len(posterior.curve["loss"]) == 200
 
 
 @pytest.mark.parametrize(

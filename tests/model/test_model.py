@@ -108,3 +108,22 @@ def test_images_into_an_mlp_and_a_sample_without_outputs_are_refused(key):
         tb.MAP().fit(model(), tb.Data(np.zeros((4, 2, 2)), np.zeros(4)), key=key)
     with pytest.raises(tb.InputError, match="knows its outputs"):
         model().sample(key, jnp.zeros((3, 2)))
+
+
+def test_a_bound_model_knows_its_inputs_and_binding_again_changes_nothing(key):
+    bound, rows = model().bind(table())
+    again, _ = bound.bind(rows)
+    assert model().inputs is None
+    assert bound.inputs == jax.ShapeDtypeStruct((3,), jnp.float32)
+    assert again == bound
+    assert hash(bound.inputs) == hash(again.inputs)
+
+
+def test_rows_of_another_shape_are_refused_even_where_the_network_would_take_them(key):
+    mean = tb.networks.from_functions(lambda k, x: {"b": jnp.zeros(())}, lambda w, x: x.mean(1, keepdims=True) + w["b"])
+    made = tb.Model(mean, tb.priors.Normal(1.0), tb.likelihoods.Gaussian(1.0))
+    posterior = tb.MAP(train=tb.Train(2)).fit(made, table(), key=key)
+    with pytest.raises(
+        tb.InputError, match=r"x of shape \(points, 3\), as the model was trained on; got shape \(2, 4\)"
+    ):
+        posterior.predict(np.zeros((2, 4)))

@@ -116,7 +116,7 @@ def test_members_as_threads_and_vmapped_are_equal_to_rounding(key, monkeypatch):
     vmapped = method.fit(model(), table(), key=key)
     for a, b in zip(threads.members, vmapped.members, strict=True):
         np.testing.assert_allclose(a.predict(table().x).mean, b.predict(table().x).mean, atol=1e-3)
-        np.testing.assert_allclose(a.curve.loss, b.curve.loss, rtol=1e-3)
+        np.testing.assert_allclose(a.curve["loss"], b.curve["loss"], rtol=1e-3)
     together = Walk(run=tb.Run(3, 5, 20, thin=2)).fit(model(), table(), key=key)
     np.testing.assert_allclose(
         together.params.weights["layers"][0]["bias"], walk.params.weights["layers"][0]["bias"], atol=1e-4
@@ -196,7 +196,7 @@ def test_memory_does_not_grow_with_steps_that_are_not_kept(key):
         posterior = tb.MAP(train=tb.Train(steps)).fit(model(), table(), key=key)
         jax.block_until_ready(posterior.params)
         held = sum(array.nbytes for array in jax.live_arrays())
-        return held, posterior.curve.loss.size
+        return held, posterior.curve["loss"].size
 
     live(200)
     (short, points), (long, more) = live(400), live(40_000)

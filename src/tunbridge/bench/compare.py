@@ -1,7 +1,6 @@
 """One table: several methods on one model and one split, in the units of the data."""
 
 import dataclasses
-import io
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 import jax
 
 from tunbridge import metrics
+from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Predictive
@@ -47,20 +47,13 @@ class Comparison:
 
     def __rich__(self):
         """A table for rich."""
-        from rich.table import Table
-
-        table = Table()
-        for name in self.rows[0]:
-            table.add_column(name, justify="left" if name == "method" else "right")
-        for row in self.rows:
-            table.add_row(*(_written(value) for value in row.values()))
-        return table
+        return tables.to_rich(self.rows)
 
     def __str__(self) -> str:
-        from rich.console import Console
+        return tables.to_text(self.rows)
 
-        Console(file=(page := io.StringIO()), width=120, force_jupyter=False).print(self)
-        return page.getvalue()
+    def _repr_html_(self) -> str:
+        return tables.to_html(self.rows, "comparison")
 
 
 def compare(
@@ -114,7 +107,3 @@ def _named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dic
             raise InputError("methods of different names", f"{name} twice", "Pass a mapping of names to methods.")
         named[name] = METHODS[name]() if isinstance(method, str) else method
     return named
-
-
-def _written(value: Any) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

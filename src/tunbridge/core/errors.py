@@ -22,6 +22,10 @@ class CheckpointError(TunbridgeError):
     """A checkpoint that is damaged, or that belongs to another run."""
 
 
+class LoadError(TunbridgeError):
+    """A saved posterior that cannot be had: not there, damaged, newer than this Tunbridge, or of another model."""
+
+
 class Result(enum.IntEnum):
     """How a step went: a value inside jit, a sentence outside."""
 

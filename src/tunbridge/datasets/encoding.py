@@ -191,11 +191,11 @@ class Encoding:
     def from_json(cls, plain: Any) -> "Encoding":
         """The inverse of `to_json`; InputError where it is something else."""
         try:
-            sides = [tuple(_column(column) for column in plain[side]) for side in ("features", "targets")]
-            task = {"regression": "regression", "classification": "classification"}[plain["task"]]
+            features, targets = (tuple(_column(column) for column in plain[side]) for side in ("features", "targets"))
+            task: Task = "classification" if plain["task"] == "classification" else "regression"
         except (KeyError, TypeError, ValueError) as error:
             raise InputError("the columns of a fit", f"something else ({error})", "Fit again.") from error
-        return cls(*sides, task)  # type: ignore[arg-type]
+        return cls(features, targets, task)
 
 
 def _column(plain: dict[str, Any]) -> Column:

@@ -105,10 +105,10 @@ def refuse_missing(table: pa.Table, names: list[str]) -> None:
                 f"{name!r} (rows {', '.join(str(row + 1) for row in rows[:_SHOWN])}{more}; {len(rows)} in all)"
             )
     if places:
-        shown = "; ".join(places[:_SHOWN]) + ("; ..." if len(places) > _SHOWN else "")
+        where = "; ".join(places[:_SHOWN]) + ("; ..." if len(places) > _SHOWN else "")
         raise InputError(
             "a value in every cell",
-            f"none in {shown}",
+            f"none in {where}",
             "Leave such rows out with --drop-missing, or such columns with --ignore, or fill them in first.",
         )
 

@@ -3,6 +3,7 @@
 import abc
 import dataclasses
 import os
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core import provenance
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, PyTree
@@ -58,7 +60,10 @@ class Method(eqx.Module):
         if callable(callbacks):
             raise InputError("callbacks= as a list of functions", "a function", "Write callbacks=[function].")
         options = Options(init, progress, checkpoint, max_seconds, callbacks)
-        return self.posteriors(model, data, key, 1, options)[0]
+        began = time.perf_counter()
+        (posterior,) = self.posteriors(model, data, key, 1, options)
+        record = provenance.record(self, posterior.model, time.perf_counter() - began)
+        return dataclasses.replace(posterior, provenance=record)
 
 
 class Iterative(Method):

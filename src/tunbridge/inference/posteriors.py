@@ -1,17 +1,23 @@
 """What is believed after the data: a point, draws, a mixture. Each holds its model and its own key."""
 
 import abc
+import os
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from tunbridge.core import tables, tree
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
+from tunbridge.core.provenance import Provenance
 from tunbridge.core.types import Key, Params, Predictive, PyTree
+from tunbridge.inference import store
+from tunbridge.inference.summary import Summary, summarise
 from tunbridge.model.model import Model
 from tunbridge.predict.push import push
 
@@ -27,6 +33,8 @@ class Posterior(eqx.Module):
     """Folded in by `fit`: what `predict` uses where no key is given, so that the same call gives the same answer."""
     notes: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
     """What a reader should know about how this came about."""
+    provenance: Provenance | None = eqx.field(static=True, kw_only=True, default=None)
+    """The method, versions and device it comes from, where `fit` made it."""
 
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Params:
@@ -54,13 +62,34 @@ class Posterior(eqx.Module):
         self.model.check_inputs(one, x)
         return push(self.model, components, x)
 
+    def summary(self) -> Summary:
+        """Mean and standard deviation of each array of unknowns, over the posterior and the array's elements.
+
+        Weights are the network's own; scales and noise are values, or said to be coordinates on the real line.
+        """
+        return summarise(self.model, self.components(self.key, None))
+
+    def _repr_html_(self) -> str:
+        size = tree.size(self.sample(self.key, 1))
+        method = "" if self.provenance is None else self.provenance.method
+        facts = {"method": method, "unknowns": f"{size:,}", "notes": " ".join(self.notes)}
+        return tables.to_html([{"": name, "value": value} for name, value in facts.items()], type(self).__name__)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write it into a folder, made if it is not there; `tunbridge.load` gives it back to the bit.
+
+        A posterior that is there already stays whole until the new one is safely on disk. Functions, Equinox modules
+        and classes of your own are not written: hand the model to `load`.
+        """
+        store.save(self, path)
+
 
 class Point(Posterior):
     """All belief at one value."""
 
     params: Params
-    curve: Any = None
-    """The optimiser's statistics along the way, with a leading axis."""
+    curve: dict[str, Array] | None = None
+    """The optimiser's statistics along the way by name, with a leading axis."""
 
     def sample(self, key: Key, num: int) -> Params:
         """The same value `num` times."""

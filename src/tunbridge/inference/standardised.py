@@ -69,4 +69,5 @@ def fit_standardised(
         model = dataclasses.replace(model, likelihood=model.likelihood.in_units(jnp.asarray(scaling.y_scale)))
     rows = Data(scaling.inputs(x), scaling.targets(y), weight)
     posterior = method.fit(model, rows, key=key, **options)
-    return Standardised(posterior.model, posterior.key, posterior, scaling, notes=posterior.notes)
+    notes, provenance = posterior.notes, posterior.provenance
+    return Standardised(posterior.model, posterior.key, posterior, scaling, notes=notes, provenance=provenance)

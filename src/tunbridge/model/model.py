@@ -8,9 +8,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.provenance import describe
 from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree, Scalar
+
+_MOST_SHOWN = 300
+"""How many characters of a part a notebook shows."""
 
 
 class Model(eqx.Module):
@@ -31,7 +36,7 @@ class Model(eqx.Module):
     prior: Prior
     likelihood: Likelihood
     inputs: jax.ShapeDtypeStruct | None = eqx.field(static=True, kw_only=True, default=None)
-    """The shape and dtype of one row of x, once bound to data."""
+    """The shape and dtype of one row of x, once the model is bound to data."""
 
     def __check_init__(self):
         roles = (("network", Network), ("prior", Prior), ("likelihood", Likelihood))
@@ -43,13 +48,18 @@ class Model(eqx.Module):
                     f"Take one from tb.{protocol.__name__.lower()}s, as in tb.Model(network, prior, likelihood).",
                 )
 
+    def _repr_html_(self) -> str:
+        parts = {"network": self.network, "prior": self.prior, "likelihood": self.likelihood}
+        rows = [{"": name, "value": describe(part)[:_MOST_SHOWN]} for name, part in parts.items()]
+        return tables.to_html(rows, type(self).__name__)
+
     def bind(self, data: Data) -> tuple["Model", Data]:
         """Model and data made to fit each other, or InputError: nothing is computed yet."""
         y = self.likelihood.check(data.y)
         num = self.likelihood.num_outputs(y)
         network, likelihood = self.network.with_outputs(num), self.likelihood.with_outputs(num)
-        inputs = jax.ShapeDtypeStruct(data.x.shape[1:], data.x.dtype)
-        model = dataclasses.replace(self, network=network, likelihood=likelihood, inputs=inputs)
+        row = jax.ShapeDtypeStruct(data.x.shape[1:], data.x.dtype)
+        model = dataclasses.replace(self, network=network, likelihood=likelihood, inputs=row)
         weights = jax.eval_shape(model.network.init, jax.random.key(0), data.x)
         model.prior.check(weights, model.network.layout(weights))
         model.check_inputs(weights, data.x, num)
@@ -62,7 +72,13 @@ class Model(eqx.Module):
         return jax.ShapeDtypeStruct((1, *self.inputs.shape), self.inputs.dtype)
 
     def check_inputs(self, weights: PyTree, x: Any, num: int | None = None) -> None:
-        """InputError unless the network takes x and gives outputs (points, num)."""
+        """InputError unless x has the rows of the data, the network takes it and gives outputs (points, num)."""
+        if self.inputs is not None and x.shape[1:] != self.inputs.shape:
+            raise InputError(
+                f"x of shape {_rows(self.inputs.shape)}, as the model was trained on",
+                f"shape {x.shape}",
+                "Pass the features it was trained for, in the same order.",
+            )
         try:
             shape = jax.eval_shape(self.network.apply, weights, x).shape
         except (TypeError, ValueError) as error:
@@ -71,7 +87,7 @@ class Model(eqx.Module):
             raise InputError(
                 "x with the features that the network takes",
                 f"shape {x.shape}, and from the network: {str(error).splitlines()[0]}",
-                "Pass the features it was made or trained for, in the same order.",
+                "Pass the features it was made for, in the same order.",
             ) from error
         wanted = (x.shape[0], num if num is not None else shape[-1])
         if shape != wanted:
@@ -105,6 +121,10 @@ class Model(eqx.Module):
         key_params, key_y = jax.random.split(key)
         params = self.sample_params(key_params, x)
         return params, self.likelihood.distribution(self.outputs(params, x), params.noise).sample(key_y)
+
+
+def _rows(shape: tuple[int, ...]) -> str:
+    return f"({', '.join(['points', *map(str, shape)])})"
 
 
 class Target(eqx.Module):

@@ -7,8 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core import tables
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
+
+_MOST_ROWS = 5
+"""How many points a notebook shows."""
 
 
 class AbstractPredictive(abc.ABC):
@@ -54,6 +58,19 @@ class AbstractPredictive(abc.ABC):
         """The root of the variance."""
         return jnp.sqrt(self.variance)
 
+    def _shown(self) -> dict[str, Array]:
+        """Columns for a notebook, (points, ...) each."""
+        return {"mean": self.mean, "std": self.std}
+
+    def _repr_html_(self) -> str:
+        columns = {name: np.asarray(values) for name, values in self._shown().items()}
+        num = len(next(iter(columns.values())))
+        rows = [
+            {"point": str(i), **{name: _listed(values[i]) for name, values in columns.items()}}
+            for i in range(min(num, _MOST_ROWS))
+        ]
+        return tables.to_html(rows, f"{type(self).__name__}: {num:,} points")
+
     @property
     def probs(self) -> Array:
         """Undefined unless a subclass says otherwise."""
@@ -81,6 +98,10 @@ class AbstractPredictive(abc.ABC):
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Array:
         """Draws of y, (num, points, ...)."""
+
+
+def _listed(values: np.ndarray) -> str:
+    return ", ".join(tables.written(float(value)) for value in np.ravel(values))
 
 
 def _undefined(what: str, kind: str, do: str) -> InputError:

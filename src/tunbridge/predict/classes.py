@@ -32,6 +32,9 @@ class ClassPredictive(MixturePredictive):
         """(points, classes); two columns for Bernoulli."""
         return self._split[0]
 
+    def _shown(self) -> dict[str, Array]:
+        return {"probs": self.probs}
+
     @property
     def mode(self) -> Array:
         """The most probable class, (points,)."""

@@ -167,9 +167,9 @@ class Descent(Iterative):
             raise NumericalError(Result.NONFINITE_STATE, int(state.step), 0, "Nothing can be predicted with it.")
         return params
 
-    def curve(self, state: State, info: Any) -> Any:
-        """The statistics of the steps that were taken."""
-        return jax.tree.map(lambda leaf: leaf[: int(state.step) // self.train.plan().thin], info)
+    def curve(self, state: State, info: Any) -> dict[str, Array]:
+        """The statistics of the steps that were taken, by name."""
+        return {name: leaf[: int(state.step) // self.train.plan().thin] for name, leaf in info._asdict().items()}
 
     def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
         return optax.with_extra_args_support(self.optimiser(self.step_size * factor))

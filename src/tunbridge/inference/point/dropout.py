@@ -27,8 +27,8 @@ class Dropout(Posterior):
     """Before any unit is dropped."""
     rates: tuple[Array | None, ...]
     """The rate at which the inputs of each leaf of the weights are dropped; None where none is."""
-    curve: Any = None
-    """The optimiser's statistics along the way, with a leading axis."""
+    curve: dict[str, Array] | None = None
+    """The optimiser's statistics along the way by name, with a leading axis."""
 
     def sample(self, key: Key, num: int) -> Params:
         """`num` draws of all masks, applied."""

@@ -1,0 +1,51 @@
+"""Rows of figures as tables: for a terminal, and as HTML for a notebook."""
+
+import html
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def to_rich(rows: Sequence[Row]) -> Any:
+    """A `rich.table.Table`: words to the left, numbers to the right."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table()
+    for name, value in rows[0].items():
+        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+    for row in rows:
+        table.add_row(*(Text(written(value)) for value in row.values()))
+    return table
+
+
+def to_text(rows: Sequence[Row]) -> str:
+    """What a terminal shows."""
+    from rich.console import Console
+
+    Console(file=(page := io.StringIO()), width=120, force_jupyter=False).print(to_rich(rows))
+    return page.getvalue()
+
+
+def to_html(rows: Sequence[Row], caption: str) -> str:
+    """A plain table, everything in it escaped.
+
+    Examples
+    --------
+    >>> to_html([{"a": "<b>", "c": 0.25}], "one row")
+    '<table><caption>one row</caption><tr><th>a</th><th>c</th></tr><tr><td>&lt;b&gt;</td><td>0.25</td></tr></table>'
+    """
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in (rows[0] if rows else ()))
+    body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
+    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _cells(row: Row) -> str:
+    return "".join(f"<td>{html.escape(written(value))}</td>" for value in row.values())
+
+
+def written(value: Any) -> str:
+    """Words as they are, numbers to four digits."""
+    return value if isinstance(value, str) else f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

@@ -1,0 +1,249 @@
+"""Saved posteriors: a folder with one file of arrays and JSON, from which `load` gives them back to the bit.
+
+A model of built-in parts is stored whole. Of a part that is the user's own (functions, an Equinox module, a class) the
+file holds the name; whoever loads it brings the model along, and its weights must have the same paths and shapes.
+"""
+
+import datetime
+import importlib.metadata
+import itertools
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from tunbridge.core import archive
+from tunbridge.core.errors import InputError, LoadError
+from tunbridge.core.tree import flatten_with_paths
+from tunbridge.core.types import Params, PyTree
+from tunbridge.model import spec
+from tunbridge.model.model import Model
+
+FORMAT = 1
+_KIND = "tunbridge posterior"
+_FILE = "posterior.npz"
+_PARTS = ("network", "prior", "likelihood")
+_TABLE = {
+    **spec.CLASSES,
+    "Draws": "tunbridge.inference.posteriors:Draws",
+    "Dropout": "tunbridge.inference.point.dropout:Dropout",
+    "LowRankGaussian": "tunbridge.inference.posteriors:LowRankGaussian",
+    "Mixture": "tunbridge.inference.posteriors:Mixture",
+    "Point": "tunbridge.inference.posteriors:Point",
+    "Provenance": "tunbridge.core.provenance:Provenance",
+    "Scaling": "tunbridge.datasets.scaling:Scaling",
+    "Standardised": "tunbridge.inference.standardised:Standardised",
+}
+
+
+def save(posterior: Any, path: str | os.PathLike) -> None:
+    """Write a posterior into a folder; see `Posterior.save`."""
+    encoder = _Encoder(posterior.model)
+    facts = {
+        "kind": _KIND,
+        "format": FORMAT,
+        "written": _written(),
+        "posterior": encoder.encode(posterior),
+        "model": _model_spec(encoder, posterior),
+    }
+    archive.write(Path(path) / _FILE, facts, encoder.arrays)
+
+
+def load(path: str | os.PathLike, model: Model | None = None) -> Any:
+    """The posterior that `Posterior.save` wrote into a folder, equal to the bit.
+
+    A file holds numbers and names out of a written table, so loading a stranger's runs nothing of theirs. One that is
+    damaged, newer than this Tunbridge, or of another model is refused with a `LoadError`.
+
+    Parameters
+    ----------
+    path
+        The folder.
+    model
+        The model it was fitted with, bound to data or not; needed only where parts of it are your own: functions, an
+        Equinox module, classes that Tunbridge does not know.
+    """
+    file = Path(path) / _FILE
+    if model is not None and not isinstance(model, Model):
+        raise InputError("model= as a tb.Model", type(model).__name__, "Write tb.Model(network, prior, likelihood).")
+    if not file.is_file():
+        raise LoadError(f"There is no posterior in {path}: save writes {_FILE} into the folder that it is given.")
+    try:
+        return _load(*archive.read(file), model)
+    except (LoadError, RecursionError) as error:
+        reason = "it is nested too deep." if isinstance(error, RecursionError) else str(error)
+        raise LoadError(f"{file} cannot be loaded: {reason}") from error
+
+
+def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any:
+    if not isinstance(facts, dict) or facts.get("kind") != _KIND or not isinstance(facts.get("format"), int):
+        raise LoadError("it is not a posterior that Tunbridge saved.")
+    if facts["format"] > FORMAT:
+        raise LoadError(f"its format {facts['format']} is newer than this Tunbridge, which reads {FORMAT}: upgrade.")
+    if set(facts) != {"kind", "format", "written", "model", "posterior"}:
+        raise LoadError("it lacks a part, or has one that no save writes.")
+    decoder = _Decoder(arrays)
+    stored = _read_model(decoder, facts["model"])
+    decoder.model = _bound(given, stored) if given is not None else _whole(stored)
+    posterior = decoder.decode(facts["posterior"])
+    _check_fits(posterior, decoder.model)
+    if given is not None:
+        _check_same_parts(stored, decoder.model)
+    return posterior
+
+
+class _Encoder(spec.Encoder):
+    """Writes the model by reference, and weights of the user's own tree as (path, array)."""
+
+    def __init__(self, model: Model):
+        super().__init__(_TABLE)
+        self._model = model
+        self._structure = None if model.inputs is None else jax.tree.structure(_weights_like(model))
+
+    def encode(self, thing: Any) -> Any:
+        if not isinstance(thing, Model):
+            return super().encode(thing)
+        if thing is not self._model and not eqx.tree_equal(thing, self._model):
+            raise InputError("members of one model", "another model in a member", "Save the members one by one.")
+        return {"model": []}
+
+    def other(self, thing: Any) -> Any:
+        if self._structure is not None and jax.tree.structure(thing) == self._structure:
+            return {"weights": [[path, self.encode(leaf)] for path, leaf in flatten_with_paths(thing)]}
+        return super().other(thing)
+
+
+class _Decoder(spec.Decoder):
+    """Reads what `_Encoder` writes."""
+
+    model: Model
+
+    def __init__(self, arrays: dict[str, np.ndarray]):
+        super().__init__(arrays, _TABLE)
+
+    def other(self, kind: str, content: Any) -> Any:
+        if kind == "model" and content == []:
+            return self.model
+        if kind != "weights" or not all(isinstance(pair, list) and len(pair) == 2 for pair in content):
+            return super().other(kind, content)
+        like = _weights_like(self.model)
+        _compare([str(path) for path, _ in content], [path for path, _ in flatten_with_paths(like)])
+        return jax.tree.unflatten(jax.tree.structure(like), [self.decode(leaf) for _, leaf in content])
+
+
+def _written() -> dict[str, str]:
+    versions = {name: importlib.metadata.version(name) for name in ("tunbridge", "jax", "numpy")}
+    time = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return {**versions, "python": platform.python_version(), "time": time}
+
+
+def _model_spec(encoder: _Encoder, posterior: Any) -> dict[str, Any]:
+    """Each part whole, or the name of its class where it is the user's own."""
+    model = posterior.model
+    parts: dict[str, Any] = {}
+    for name in _PARTS:
+        part = getattr(model, name)
+        try:
+            spec.Encoder().encode(part)
+        except InputError:
+            parts[name] = {"custom": spec.class_name(part)}
+        else:
+            parts[name] = encoder.encode(part)
+    if model.inputs is None and any("custom" in part for part in parts.values()):
+        raise InputError(
+            "a model bound to data, where parts of it are your own", "one that is not", "Save what model.bind gave."
+        )
+    return {**parts, "inputs": encoder.encode(model.inputs), "outputs": _num_outputs(posterior)}
+
+
+def _read_model(decoder: _Decoder, facts: Any) -> dict[str, Any]:
+    if not isinstance(facts, dict) or set(facts) != {*_PARTS, "inputs", "outputs"}:
+        spec.refuse(facts)
+    if not isinstance(facts["inputs"], dict | None) or not isinstance(facts["outputs"], int | None):
+        spec.refuse(facts)
+    return {name: part if _is_custom(part) else decoder.decode(part) for name, part in facts.items()}
+
+
+def _is_custom(part: Any) -> bool:
+    return isinstance(part, dict) and set(part) == {"custom"}
+
+
+def _whole(stored: dict[str, Any]) -> Model:
+    """The model as stored, if all of it is."""
+    custom = [f"{name} ({stored[name]['custom']})" for name in _PARTS if _is_custom(stored[name])]
+    if custom:
+        raise LoadError(f"its {' and '.join(custom)} is your own: pass tb.load(path, model=model) with the model.")
+    return _build(stored["network"], stored["prior"], stored["likelihood"], stored)
+
+
+def _bound(given: Model, stored: dict[str, Any]) -> Model:
+    """The given model for the inputs and outputs of the stored one."""
+    num = stored["outputs"]
+    if num is None:
+        return _build(given.network, given.prior, given.likelihood, stored)
+    return _build(given.network.with_outputs(num), given.prior, given.likelihood.with_outputs(num), stored)
+
+
+def _build(network: Any, prior: Any, likelihood: Any, stored: dict[str, Any]) -> Model:
+    try:
+        return Model(network, prior, likelihood, inputs=stored["inputs"])
+    except InputError as error:
+        raise LoadError(f"its model cannot be built ({error}).") from error
+
+
+def _weights_like(model: Model) -> PyTree:
+    return jax.eval_shape(model.network.init, jax.random.key(0), model.example())
+
+
+def _draw_like(posterior: Any) -> Params:
+    """The shapes of one draw."""
+    arrays, rest = eqx.partition(posterior, lambda leaf: isinstance(leaf, np.ndarray | jax.Array))
+
+    def one(arrays: Any) -> Params:
+        whole = eqx.combine(arrays, rest)
+        return jax.tree.map(lambda leaf: leaf[0], whole.sample(whole.key, 1))
+
+    return jax.eval_shape(one, arrays)
+
+
+def _num_outputs(posterior: Any) -> int | None:
+    model = posterior.model
+    if model.inputs is None:
+        return None
+    return jax.eval_shape(model.outputs, _draw_like(posterior), model.example()).shape[-1]
+
+
+def _check_fits(posterior: Any, model: Model) -> None:
+    """LoadError unless the posterior can be drawn from and its model takes the draws."""
+    try:
+        if posterior.model is not model:
+            raise TypeError("it is not a posterior")
+        draw = _draw_like(posterior)
+        if model.inputs is not None:
+            trees = (draw.weights, _weights_like(model))
+            _compare(*([f"{path} {leaf.shape}" for path, leaf in flatten_with_paths(tree)] for tree in trees))
+            model.check_inputs(jax.eval_shape(model.weights, draw), model.example())
+    except LoadError:
+        raise
+    except Exception as error:  # whatever a file says, what comes of it is a sentence
+        raise LoadError(f"its parts do not fit together ({str(error)[:120]}).") from error
+
+
+def _compare(stored: list[str], given: list[str]) -> None:
+    for one, other in itertools.zip_longest(stored, given, fillvalue="nothing"):
+        if one != other:
+            raise LoadError(f"its weights are of another network: {one[:80]} stands where the model has {other[:80]}.")
+
+
+def _check_same_parts(stored: dict[str, Any], model: Model) -> None:
+    """LoadError where a part that the file holds whole differs from the given one, or is of another class."""
+    for name in _PARTS:
+        ours, theirs = stored[name], getattr(model, name)
+        same = ours["custom"] == spec.class_name(theirs) if _is_custom(ours) else eqx.tree_equal(ours, theirs)
+        if not same:
+            shown = ours["custom"] if _is_custom(ours) else repr(ours)
+            raise LoadError(f"its {name} is {shown[:200]}, that of model= is {repr(theirs)[:200]}.")

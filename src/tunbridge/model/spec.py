@@ -1,0 +1,274 @@
+"""A model, or any tree of its parts, to and from JSON and arrays, through written tables of what is allowed.
+
+===================================================== =====================================================
+null, true, 1, 1.5, "text"                            themselves
+{"float": "nan"}                                      a float that JSON has no number for
+{"list": [...]}, {"tuple": [...]}, {"dict": [[k, v]]} containers
+{"array": name, "dtype", "shape", "kind"}             an array of JAX or NumPy, or PRNG keys
+{"struct": [shape, dtype]}                            a `jax.ShapeDtypeStruct`
+{"class": name, "fields": {...}}                      a class of the table
+{"distribution": name, "args": {...}}                 one of numpyro's
+===================================================== =====================================================
+
+Reading imports and calls what the tables name, and nothing else.
+"""
+
+import dataclasses
+import importlib
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+
+from tunbridge.core.errors import InputError, LoadError
+
+CLASSES = {
+    "Bernoulli": "tunbridge.model.likelihoods.bernoulli:Bernoulli",
+    "Categorical": "tunbridge.model.likelihoods.categorical:Categorical",
+    "FanIn": "tunbridge.model.priors.normal:FanIn",
+    "Gaussian": "tunbridge.model.likelihoods.gaussian:Gaussian",
+    "Heteroscedastic": "tunbridge.model.likelihoods.heteroscedastic:Heteroscedastic",
+    "Leaf": "tunbridge.model.networks.layout:Leaf",
+    "MLP": "tunbridge.model.networks.mlp:MLP",
+    "Model": "tunbridge.model.model:Model",
+    "Normal": "tunbridge.model.priors.normal:Normal",
+    "Params": "tunbridge.core.types:Params",
+}
+DISTRIBUTIONS = {
+    "Beta": ("concentration1", "concentration0"),
+    "Cauchy": ("loc", "scale"),
+    "Chi2": ("df",),
+    "Exponential": ("rate",),
+    "Gamma": ("concentration", "rate"),
+    "Gumbel": ("loc", "scale"),
+    "HalfCauchy": ("scale",),
+    "HalfNormal": ("scale",),
+    "InverseGamma": ("concentration", "rate"),
+    "Kumaraswamy": ("concentration1", "concentration0"),
+    "Laplace": ("loc", "scale"),
+    "LogNormal": ("loc", "scale"),
+    "LogUniform": ("low", "high"),
+    "Logistic": ("loc", "scale"),
+    "Normal": ("loc", "scale"),
+    "Pareto": ("scale", "alpha"),
+    "SoftLaplace": ("loc", "scale"),
+    "StudentT": ("df", "loc", "scale"),
+    "Uniform": ("low", "high"),
+    "Weibull": ("scale", "concentration"),
+    "ExpandedDistribution": ("base_dist", "batch_shape"),
+    "Independent": ("base_dist", "reinterpreted_batch_ndims"),
+    "LeftTruncatedDistribution": ("base_dist", "low"),
+    "RightTruncatedDistribution": ("base_dist", "high"),
+    "TwoSidedTruncatedDistribution": ("base_dist", "low", "high"),
+}
+_DTYPES = (
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
+)
+_KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
+_MOST_EXPANDED = 2**20
+"""How many entries an expanded distribution may have: reading one costs memory that the file did not."""
+
+
+class Encoder:
+    """Trees to JSON; the arrays they hold gather in `arrays`.
+
+    Parameters
+    ----------
+    table
+        Names of the allowed classes, and where they live.
+    """
+
+    def __init__(self, table: Mapping[str, str] = CLASSES):
+        self.arrays: dict[str, np.ndarray] = {}
+        self._names = {place: name for name, place in table.items()}
+
+    def encode(self, thing: Any) -> Any:
+        """The JSON of a tree, or InputError with the class that no table has."""
+        if thing is None or isinstance(thing, bool | str):
+            return thing
+        if isinstance(thing, np.ndarray | np.generic | jax.Array):
+            return self._array(thing)
+        if isinstance(thing, int):
+            return int(thing)
+        if isinstance(thing, float):
+            return float(thing) if math.isfinite(thing) else {"float": repr(float(thing))}
+        if type(thing) in (list, tuple):
+            return {type(thing).__name__: [self.encode(each) for each in thing]}
+        if type(thing) is dict and all(isinstance(key, str | int) for key in thing):
+            return {"dict": [[key, self.encode(each)] for key, each in thing.items()]}
+        if isinstance(thing, jax.ShapeDtypeStruct):
+            return {"struct": [list(thing.shape), thing.dtype.name]}
+        if isinstance(thing, dist.Distribution):
+            return self._distribution(thing)
+        name = self._names.get(f"{type(thing).__module__}:{type(thing).__qualname__}")
+        return self.other(thing) if name is None else self._object(name, thing)
+
+    def other(self, thing: Any) -> Any:
+        """What no table has: refused."""
+        raise InputError(
+            "built-in parts, which can be written to a file",
+            class_name(thing),
+            "Use parts of tb.networks, tb.priors and tb.likelihoods, with numbers or numpyro's distributions.",
+        )
+
+    def _object(self, name: str, thing: Any) -> Any:
+        fields = {field: self.encode(getattr(thing, field)) for field in _fields(type(thing))}
+        return {"class": name, "fields": fields}
+
+    def _distribution(self, thing: dist.Distribution) -> Any:
+        name = type(thing).__name__
+        if name not in DISTRIBUTIONS or type(thing) is not getattr(dist, name):
+            return self.other(thing)
+        args = {arg: self.encode(getattr(thing, arg)) for arg in DISTRIBUTIONS[name]}
+        return {"distribution": name, "args": args}
+
+    def _array(self, thing: Any) -> Any:
+        kind = "jax" if isinstance(thing, jax.Array) else "numpy"
+        if isinstance(thing, jax.Array) and jnp.issubdtype(thing.dtype, jax.dtypes.prng_key):
+            kind, thing = str(jax.random.key_impl(thing)), jax.random.key_data(thing)
+        array = np.asarray(thing)
+        if array.dtype.name not in _DTYPES or kind not in ("jax", "numpy", *_KEYS):
+            raise InputError(f"arrays of {', '.join(_DTYPES)}", f"{array.dtype} ({kind})", "Convert the array.")
+        name = str(len(self.arrays))
+        self.arrays[name] = array.view(_stored(array.dtype.name)) if array.dtype.name == "bfloat16" else array
+        return {"array": name, "dtype": array.dtype.name, "shape": list(array.shape), "kind": kind}
+
+
+class Decoder:
+    """The inverse of `Encoder`: LoadError where JSON or arrays are not what one writes.
+
+    Parameters
+    ----------
+    arrays
+        What the encoder gathered; each is used once.
+    table
+        As for the encoder.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray], table: Mapping[str, str] = CLASSES):
+        self._arrays, self._table = dict(arrays), table
+
+    def decode(self, spec: Any) -> Any:
+        """The tree of a JSON."""
+        if spec is None or isinstance(spec, bool | str | int | float):
+            return spec
+        if not isinstance(spec, dict) or not spec:
+            refuse(spec)
+        if "class" in spec:
+            return self._object(*_parts(spec, "class", "fields"))
+        if "distribution" in spec:
+            return self._distribution(*_parts(spec, "distribution", "args"))
+        if "array" in spec:
+            return self._array(*_parts(spec, "array", "dtype", "shape", "kind"))
+        return self._container(*next(iter(spec.items()))) if len(spec) == 1 else refuse(spec)
+
+    def _container(self, kind: str, content: Any) -> Any:
+        if kind == "float" and content in ("nan", "inf", "-inf"):
+            return float(content)
+        if not isinstance(content, list):
+            return self.other(kind, content)
+        if kind == "list":
+            return [self.decode(each) for each in content]
+        if kind == "tuple":
+            return tuple(self.decode(each) for each in content)
+        if kind == "dict" and all(isinstance(pair, list) and len(pair) == 2 for pair in content):
+            return {key: self.decode(each) for key, each in content if isinstance(key, str | int) or refuse(key)}
+        if kind == "struct" and len(content) == 2:
+            return jax.ShapeDtypeStruct(_shape(content[0]), _dtype(content[1]))
+        return self.other(kind, content)
+
+    def other(self, kind: str, content: Any) -> Any:
+        """What no encoder writes: refused."""
+        refuse({kind: content})
+
+    def _object(self, name: Any, fields: Any) -> Any:
+        if not isinstance(name, str) or name not in self._table:
+            raise LoadError(f"it names a class {str(name)[:60]!r}, which is not in the table of allowed ones.")
+        module, _, label = self._table[name].partition(":")
+        cls = getattr(importlib.import_module(module), label)
+        return _call(cls, {key: self.decode(each) for key, each in _named(fields, _fields(cls), name).items()})
+
+    def _distribution(self, name: Any, args: Any) -> Any:
+        if not isinstance(name, str) or name not in DISTRIBUTIONS:
+            raise LoadError(f"it names a distribution {str(name)[:60]!r}, which is not in the table of allowed ones.")
+        values = {key: self.decode(each) for key, each in _named(args, DISTRIBUTIONS[name], name).items()}
+        if "base_dist" in values and not isinstance(values["base_dist"], dist.Distribution):
+            refuse(args)
+        if name == "ExpandedDistribution" and math.prod(_shape(values.get("batch_shape"))) > _MOST_EXPANDED:
+            raise LoadError(f"it expands a distribution to more than {_MOST_EXPANDED:,} entries.")
+        return _call(getattr(dist, name), values)
+
+    def _array(self, name: Any, dtype: Any, shape: Any, kind: Any) -> Any:
+        if not isinstance(name, str) or name not in self._arrays:
+            raise LoadError(f"its array {str(name)[:20]!r} is missing, or used twice.")
+        array, wanted = self._arrays.pop(name), _dtype(dtype)
+        if array.dtype != _stored(dtype) or array.shape != _shape(shape):
+            raise LoadError(f"its array {name} is {array.dtype} {array.shape}, not {dtype} {shape} as announced.")
+        array = array.view(wanted)
+        if kind == "numpy":
+            return array.copy()
+        if jax.dtypes.canonicalize_dtype(wanted) != wanted:
+            raise LoadError(
+                f'it holds {dtype} numbers: call jax.config.update("jax_enable_x64", True) before loading it.'
+            )
+        if kind == "jax":
+            return jnp.asarray(array)
+        return jax.random.wrap_key_data(jnp.asarray(array), impl=kind) if kind in _KEYS else refuse(kind)
+
+
+def class_name(thing: Any) -> str:
+    """Where the class of a thing lives, and its name; of a function its own."""
+    named = thing if isinstance(getattr(thing, "__qualname__", None), str) else type(thing)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def refuse(spec: Any) -> NoReturn:
+    """LoadError that shows what was not understood."""
+    raise LoadError(f"it says {str(spec)[:60]!r}, which no save writes.")
+
+
+def _fields(cls: type) -> tuple[str, ...]:
+    """The names that a class is built from."""
+    if dataclasses.is_dataclass(cls):
+        return tuple(field.name for field in dataclasses.fields(cls) if field.init)
+    return cls._fields  # type: ignore[attr-defined]  # a named tuple
+
+
+def _call(cls: type, values: dict[str, Any]) -> Any:
+    try:
+        return cls(**values)
+    except (TypeError, ValueError, AttributeError, LookupError, ArithmeticError) as error:
+        raise LoadError(f"its {cls.__name__} cannot be built ({str(error).splitlines()[0][:120]}).") from error
+
+
+def _parts(spec: dict, *names: str) -> list[Any]:
+    return [spec[name] for name in names] if set(spec) == set(names) else refuse(spec)
+
+
+def _named(given: Any, allowed: tuple[str, ...], name: str) -> dict[str, Any]:
+    if not isinstance(given, dict):
+        refuse(given)
+    for field in given:
+        if field not in allowed:
+            raise LoadError(f"it gives {name} a field {str(field)[:40]!r}, which it does not have.")
+    return given
+
+
+def _shape(shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, list | tuple) or not all(type(axis) is int and axis >= 0 for axis in shape):
+        refuse(shape)
+    return tuple(shape)
+
+
+def _dtype(name: Any) -> np.dtype:
+    return np.dtype(jnp.bfloat16 if name == "bfloat16" else name) if name in _DTYPES else refuse(name)
+
+
+def _stored(name: str) -> np.dtype:
+    """What an array is in a file: bfloat16, which NumPy's format lacks, as 16 bits."""
+    return np.dtype("uint16" if name == "bfloat16" else name)
