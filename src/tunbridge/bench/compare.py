@@ -1,11 +1,14 @@
 """One table: several methods on one model and one split, in the units of the data."""
 
 import dataclasses
+import os
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 from tunbridge import metrics
 from tunbridge.core import tables
@@ -40,6 +43,8 @@ class Comparison:
     rows: list[dict[str, Any]]
     posteriors: dict[str, Standardised]
     predictives: dict[str, Predictive]
+    truth: np.ndarray
+    """The test targets, as the likelihood scores them."""
 
     def predict(self, name: str, x: Any) -> Predictive:
         """The predictive of one method at other inputs, in the units of the data."""
@@ -58,11 +63,13 @@ class Comparison:
 
 def compare(
     model: Model,
-    train: Data,
-    test: Data,
+    train: Data | tuple[Any, Any],
+    test: Data | tuple[Any, Any],
     methods: Sequence[str | Method] | Mapping[str, Method] | None = None,
     *,
     key: Key | None = None,
+    max_seconds: float | None = None,
+    checkpoint: str | os.PathLike | None = None,
     progress: bool = True,
 ) -> Comparison:
     """Fit several methods to the same training rows and score them on the same test rows.
@@ -73,26 +80,41 @@ def compare(
     Parameters
     ----------
     model, train, test
-        The model, and rows to learn from and to be judged on.
+        The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays, whose digits are
+        kept until they are standardised.
     methods
         Names of `METHODS`, methods, or a mapping of names to methods; None takes all of `METHODS`.
     key
         None is ``jax.random.key(0)``: the same table each time.
+    max_seconds
+        The most that each method may train.
+    checkpoint
+        A folder to save to and to resume from, with one folder a method in it.
     progress
         Show bars.
     """
     key = jax.random.key(0) if key is None else key
-    truth = model.bind(train)[0].likelihood.check(test.y)
-    scores = NUMBERS if isinstance(model.likelihood, OfNumbers) else CLASSES
+    x, y, weight = _rows(train)
+    test_x, test_y, _ = _rows(test)
+    truth = np.asarray(model.bind(Data(x, y, weight))[0].likelihood.check(Data(test_x, test_y).y))
+    scores = CLASSES
+    if isinstance(model.likelihood, OfNumbers):
+        scores, truth = NUMBERS, np.asarray(test_y, np.float64).reshape(truth.shape)
     rows, posteriors, predictives = [], {}, {}
     for name, method in _named(methods).items():
+        folder = None if checkpoint is None else Path(checkpoint) / name
+        options = {"max_seconds": max_seconds, "checkpoint": folder, "progress": progress}
         began = time.perf_counter()
-        posteriors[name] = fit_standardised(method, model, train.x, train.y, train.weight, key=key, progress=progress)
+        posteriors[name] = fit_standardised(method, model, x, y, weight, key=key, **options)
         seconds = time.perf_counter() - began
-        predictives[name] = predictive = posteriors[name].predict(test.x)
+        predictives[name] = predictive = posteriors[name].predict(test_x)
         figures = {label: score(predictive, truth) for label, score in scores.items()}
         rows.append({"method": name, **figures, "seconds": seconds})
-    return Comparison(rows, posteriors, predictives)
+    return Comparison(rows, posteriors, predictives, truth)
+
+
+def _rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:
+    return (data.x, data.y, data.weight) if isinstance(data, Data) else (*data, None)
 
 
 def _named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dict[str, Method]:

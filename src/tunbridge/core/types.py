@@ -179,6 +179,11 @@ class Predictive(Protocol):
         """What is due to not knowing the weights; never negative."""
         ...
 
+    @property
+    def functions(self) -> Array:
+        """What each network expects: y, or the probability of each class, (networks, points, outputs or classes)."""
+        ...
+
     def quantile(self, q: Any) -> Array:
         """Quantiles, (points, outputs); for several levels (levels, points, outputs)."""
         ...

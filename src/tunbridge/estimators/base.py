@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import numpyro.distributions as dist
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -17,9 +16,8 @@ from tunbridge.estimators.rows import distinct
 from tunbridge.inference.base import Method
 from tunbridge.inference.registry import METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
+from tunbridge.model import defaults
 from tunbridge.model.model import Model
-from tunbridge.model.networks import MLP
-from tunbridge.model.priors import Normal, fan_in
 
 
 class BayesianEstimator(BaseEstimator, abc.ABC):
@@ -55,8 +53,8 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
     def _learn(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, likelihood: Likelihood) -> None:
         """Fit the standardised model to the rows that count."""
-        network = MLP((50, 50)) if self.network is None else self.network
-        prior = Normal(fan_in(dist.LogNormal(0.0, 0.5))) if self.prior is None else self.prior
+        network = defaults.network() if self.network is None else self.network
+        prior = defaults.prior() if self.prior is None else self.prior
         rows = distinct(x, y, weight)
         if len(rows[0]) < 2:
             raise InputError(

@@ -14,7 +14,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood, Network, Prior
 from tunbridge.estimators.base import BayesianEstimator, weights
 from tunbridge.inference.base import Method
-from tunbridge.model.likelihoods import Bernoulli, Categorical
+from tunbridge.model import defaults
 from tunbridge.model.likelihoods.base import OfClasses
 
 
@@ -96,7 +96,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         """The likelihood, which knows how many classes there are."""
         num, given = len(self.classes_), self.likelihood
         if given is None:
-            return Bernoulli() if num == 2 else Categorical(num)
+            return defaults.of_classes(num)
         if not isinstance(given, OfClasses):
             raise InputError("a likelihood of classes", f"{given!r}"[:60], "Use BayesianRegressor for numbers.")
         return given

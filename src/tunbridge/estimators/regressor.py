@@ -3,13 +3,12 @@
 from typing import Any, Self
 
 import numpy as np
-import numpyro.distributions as dist
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from tunbridge.core.errors import InputError
 from tunbridge.estimators.base import BayesianEstimator, weights
-from tunbridge.model.likelihoods import Gaussian
+from tunbridge.model import defaults
 from tunbridge.model.likelihoods.base import OfNumbers
 
 
@@ -56,7 +55,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn from rows X (points, features) and y (points,) or (points, outputs); a weight counts copies."""
         x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        likelihood = Gaussian(dist.Gamma(0.5, 1.0)) if self.likelihood is None else self.likelihood
+        likelihood = defaults.of_numbers() if self.likelihood is None else self.likelihood
         if not isinstance(likelihood, OfNumbers):
             raise InputError("a likelihood of numbers", f"{likelihood!r}"[:60], "Use BayesianClassifier for classes.")
         self._flat = y.ndim == 1

@@ -39,6 +39,11 @@ class AbstractPredictive(abc.ABC):
         """What is due to not knowing the weights."""
 
     @property
+    @abc.abstractmethod
+    def functions(self) -> Array:
+        """What each network expects."""
+
+    @property
     def total(self) -> Array:
         """Aleatoric + epistemic."""
         return self.aleatoric + self.epistemic

@@ -27,6 +27,11 @@ class ClassPredictive(MixturePredictive):
     def _shape(self) -> tuple[int, ...]:
         return (len(self._outputs.x),)
 
+    @cached_property
+    def functions(self) -> Array:
+        """Class probabilities of each network, (networks, points, classes)."""
+        return jnp.swapaxes(self._outputs.answer(_all_probs), 0, 1)
+
     @property
     def probs(self) -> Array:
         """(points, classes); two columns for Bernoulli."""
@@ -65,6 +70,10 @@ def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:
         return jax.vmap(lambda label: made.log_prob(jnp.full(outputs.shape[:1], label)), out_axes=1)(classes)
 
     return jax.vmap(one)(outputs, noise)
+
+
+def _all_probs(likelihood, outputs, noise):
+    return jnp.swapaxes(jnp.exp(_log_probs(likelihood, outputs, noise)), 0, 1)
 
 
 def _split_entropy(likelihood, outputs, noise):

@@ -46,6 +46,11 @@ class NumberPredictive(MixturePredictive):
         """Variance of the components' means, (points, outputs)."""
         return self._moments[2]
 
+    @cached_property
+    def functions(self) -> Array:
+        """Expected y of each network, (networks, points, outputs)."""
+        return jnp.swapaxes(self._outputs.answer(_means), 0, 1)
+
     @property
     def variance(self) -> Array:
         """Aleatoric + epistemic, (points, outputs)."""
@@ -106,6 +111,10 @@ def _moments(likelihood, outputs, noise):
     means, variances = _components(lambda d: (d.mean, d.variance), likelihood, outputs, noise)
     mean = jnp.mean(means, axis=0)
     return mean, jnp.mean(variances, axis=0), jnp.mean((means - mean[None]) ** 2, axis=0)
+
+
+def _means(likelihood, outputs, noise):
+    return jnp.swapaxes(_components(lambda d: d.mean, likelihood, outputs, noise), 0, 1)
 
 
 def _mode_and_entropy(likelihood, outputs, noise):

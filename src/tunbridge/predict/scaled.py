@@ -29,6 +29,11 @@ class ScaledPredictive(AbstractPredictive):
         return self._out(self._inner.mode)
 
     @property
+    def functions(self) -> Any:
+        """In the units of y."""
+        return self._out(self._inner.functions)
+
+    @property
     def variance(self) -> Any:
         """In squared units."""
         return self.total

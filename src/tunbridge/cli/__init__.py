@@ -1,0 +1,46 @@
+"""The command line: one command a file. It parses, calls and prints; nothing is computed here."""
+
+import os
+import sys
+
+import typer
+
+from tunbridge.cli.compare import compare
+from tunbridge.cli.data import data
+from tunbridge.cli.fit import fit
+from tunbridge.cli.info import info
+from tunbridge.cli.methods import methods
+from tunbridge.cli.predict import predict
+
+app = typer.Typer(
+    name="tunbridge",
+    help="Bayesian deep learning you can check: fit, predict and compare on tables, with honest error bars.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+for command in (fit, predict, compare, methods, info, data):
+    app.command()(command)
+
+
+def main() -> None:
+    """Run the command line: a wrong call ends with one sentence and exit code 2, other failures with 1."""
+    try:
+        app()
+    except Exception as error:  # no traceback reaches a user, unless asked for
+        if os.environ.get("TUNBRIDGE_DEBUG"):
+            raise
+        sys.exit(_said(error))
+
+
+def _said(error: Exception) -> int:
+    from tunbridge.core.errors import InputError, TunbridgeError
+
+    sentence = str(error)
+    if isinstance(error, MemoryError):
+        sentence = "There is not enough memory for this. Use fewer rows or columns, or a smaller network."
+    elif not isinstance(error, TunbridgeError | OSError):
+        sentence = f"This should not happen ({type(error).__name__}: {sentence}). TUNBRIDGE_DEBUG=1 shows where."
+    print(f"Error: {' '.join(sentence.split())}", file=sys.stderr)
+    return 2 if isinstance(error, InputError) else 1

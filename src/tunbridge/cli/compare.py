@@ -1,0 +1,52 @@
+"""`tunbridge compare`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunbridge.cli import options
+
+
+def compare(
+    data: options.DataFile,
+    target: options.Target,
+    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; all unless given.")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
+    task: options.TaskOption = None,
+    ignore: options.Ignore = [],  # noqa: B006
+    categorical: options.Categorical = [],  # noqa: B006
+    drop_missing: options.DropMissing = False,
+    test_share: options.TestShare = 0.2,
+    hidden: options.Hidden = "50,50",
+    seed: options.Seed = 0,
+    seconds: options.Seconds = None,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fit several methods to the same rows of a table, judge them on the same others, and write a report."""
+    from tunbridge.cli.rundir import RunDir
+    from tunbridge.cli.study import Rows
+    from tunbridge.core.tables import to_text
+    from tunbridge.inference.registry import METHODS
+
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    chosen, folder = {name: METHODS[name]() for name in names or METHODS}, RunDir(out)
+    rows = Rows.read(
+        data,
+        target,
+        task=task,
+        ignore=ignore,
+        categorical=categorical,
+        drop_missing=drop_missing,
+        test_share=test_share,
+        seed=seed,
+    )
+    rows.model(hidden)  # refuses a wrong --hidden before anything is written
+    if not quiet:
+        print("\n".join(rows.said()))
+    with folder.writing(overwrite):
+        found = rows.judge(chosen, hidden, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet)
+        folder.write("report.html", rows.report(f"{', '.join(target)} by {len(chosen)} methods", found, seed))
+    print(to_text(found.rows).rstrip())
+    print(f"Report: {folder.report}")

@@ -1,0 +1,24 @@
+"""`tunbridge data`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+Bundled = Literal["diabetes", "breast_cancer", "wine", "digits"]
+
+
+def data(
+    name: Annotated[Bundled, typer.Argument(help="Which.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .csv, .tsv or .parquet file; else NAME.csv.")
+    ] = None,
+) -> None:
+    """Write a real table to try the other commands on."""
+    from tunbridge.datasets import table as tables
+    from tunbridge.datasets.bundled import as_table
+
+    path = Path(f"{name}.csv") if out is None else out
+    table = as_table(name)
+    tables.write(table, path)
+    print(f"{table.num_rows} rows in {path}; the target is {table.column_names[-1]!r}.")

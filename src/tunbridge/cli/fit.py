@@ -1,0 +1,55 @@
+"""`tunbridge fit`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunbridge.cli import options
+
+
+def fit(
+    data: options.DataFile,
+    target: options.Target,
+    method: Annotated[str, typer.Option("--method", "-m", help="A name that `tunbridge methods` lists.")] = "ensemble",
+    out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the posterior and its report.")] = Path("run"),
+    task: options.TaskOption = None,
+    ignore: options.Ignore = [],  # noqa: B006
+    categorical: options.Categorical = [],  # noqa: B006
+    drop_missing: options.DropMissing = False,
+    test_share: options.TestShare = 0.2,
+    hidden: options.Hidden = "50,50",
+    seed: options.Seed = 0,
+    seconds: options.Seconds = None,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Fit a Bayesian neural network to a table, and write its posterior and a report."""
+    from tunbridge.cli.rundir import RunDir
+    from tunbridge.cli.study import Rows, plain
+    from tunbridge.core.tables import to_text
+    from tunbridge.inference.registry import METHODS
+
+    chosen, folder = METHODS[method](), RunDir(out)
+    rows = Rows.read(
+        data,
+        target,
+        task=task,
+        ignore=ignore,
+        categorical=categorical,
+        drop_missing=drop_missing,
+        test_share=test_share,
+        seed=seed,
+    )
+    rows.model(hidden)  # refuses a wrong --hidden before anything is written
+    if not quiet:
+        print("\n".join(rows.said()))
+    with folder.writing(overwrite):
+        found = rows.judge(
+            {method: chosen}, hidden, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet
+        )
+        page = rows.report(f"{', '.join(target)} by {method}", found, seed)
+        facts = {"encoding": rows.encoding.to_json(), "scores": plain(found.rows), "read": rows.said(), "seed": seed}
+        folder.save(found.posteriors[method], facts, page)
+    print(to_text(found.rows).rstrip())
+    print(f"Posterior: {out}  Report: {folder.report}")

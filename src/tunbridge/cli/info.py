@@ -1,0 +1,25 @@
+"""`tunbridge info`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def info(run: Annotated[Path, typer.Argument(help="A folder that `tunbridge fit` wrote.")]) -> None:
+    """Say what a folder holds: how its table was read, the model and method, scores, warnings, versions."""
+    from tunbridge.cli.rundir import RunDir
+    from tunbridge.core.provenance import describe
+    from tunbridge.core.tables import to_text
+    from tunbridge.inference.store import load
+
+    facts, posterior = RunDir(run).facts(), load(run)
+    print("\n".join(map(str, facts.get("read", []))))
+    for part in ("network", "prior", "likelihood"):
+        print(f"{part.capitalize()}: {describe(getattr(posterior.model, part))}")
+    if posterior.provenance is not None:
+        print(f"Method: {posterior.provenance.method}")
+        print(f"Versions: {', '.join(posterior.provenance.versions)}, on {posterior.provenance.device}")
+    for note in posterior.notes:
+        print(f"Note: {note}")
+    print(to_text(facts.get("scores", [])).rstrip())

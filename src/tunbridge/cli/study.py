@@ -1,0 +1,147 @@
+"""From a file to training and test rows, and from a comparison to its report: what `fit` and `compare` share."""
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pyarrow as pa
+
+from tunbridge.bench.compare import Comparison, compare
+from tunbridge.bench.report import Study, report
+from tunbridge.core.errors import InputError
+from tunbridge.datasets import table as tables
+from tunbridge.datasets.encoding import Column, Encoding, Task
+from tunbridge.inference.base import Method
+from tunbridge.model import defaults
+from tunbridge.model.model import Model
+from tunbridge.model.networks import MLP
+
+_FEWEST = 10
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+    """A table read for learning, in two parts."""
+
+    path: Path
+    table: pa.Table
+    numbers: np.ndarray
+    """Of its rows in the file; the first is 1."""
+    encoding: Encoding
+    train: np.ndarray
+    test: np.ndarray
+    left_out: int
+
+    @classmethod
+    def read(
+        cls,
+        path: Path,
+        targets: list[str],
+        *,
+        task: Task | None,
+        ignore: list[str],
+        categorical: list[str],
+        drop_missing: bool,
+        test_share: float,
+        seed: int,
+    ) -> "Rows":
+        """Read, check, and split at random."""
+        whole = tables.read(path)
+        tables.require(whole, [*targets, *ignore, *categorical], path)
+        if clash := sorted(set(targets) & set(ignore)):
+            raise InputError("a target that is not ignored", tables.listed(clash), "Change --target or --ignore.")
+        used = [name for name in whole.column_names if name not in ignore]
+        kept = np.arange(whole.num_rows)
+        if drop_missing:
+            whole, kept = tables.drop_missing(whole, used)
+        tables.refuse_missing(whole, used)
+        unique = list(dict.fromkeys(targets))
+        encoding = Encoding.of(whole, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
+        train, test = _split(whole.num_rows, test_share, seed)
+        return cls(path, whole, kept + 1, encoding, train, test, int(kept[-1]) + 1 - len(kept))
+
+    def part(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """(x, y) of some rows."""
+        some = self.table.take(rows)
+        return self.encoding.x(some), self.encoding.y(some)
+
+    def model(self, hidden: str) -> Model:
+        """The default model for this target."""
+        likelihood = defaults.of_classes(len(self.encoding.classes)) if self.encoding.classes else defaults.of_numbers()
+        return Model(MLP(_widths(hidden)), defaults.prior(), likelihood)
+
+    def said(self) -> list[str]:
+        """How the table was read."""
+        kinds = [_kind(column) for column in self.encoding.features]
+        categories = sum(kind != "a number" for kind in kinds)
+        words = [f"Target {column.name!r}: {_kind(column)}." for column in self.encoding.targets]
+        words.append(f"{len(kinds)} inputs: {len(kinds) - categories} numbers, {categories} categories.")
+        dropped = f", {self.left_out} left out with missing values" if self.left_out else ""
+        words.append(
+            f"{self.table.num_rows} rows{dropped}: {len(self.train)} to learn from, {len(self.test)} to judge by."
+        )
+        return words
+
+    def judge(
+        self,
+        methods: dict[str, Method],
+        hidden: str,
+        *,
+        seed: int,
+        seconds: float | None,
+        checkpoint: Path,
+        progress: bool,
+    ) -> Comparison:
+        """The methods on the default model, fitted to the training rows and judged on the others."""
+        train, test, model = self.part(self.train), self.part(self.test), self.model(hidden)
+        key = jax.random.key(seed)
+        return compare(
+            model, train, test, methods, key=key, max_seconds=seconds, checkpoint=checkpoint, progress=progress
+        )
+
+    def report(self, title: str, comparison: Comparison, seed: int) -> str:
+        """The page about a comparison on these rows."""
+        some = self.table.take(self.test)
+        names = [column.name for column in (*self.encoding.targets, *self.encoding.features)]
+        facts = {"file": self.path.name, "rows": " ".join(self.said()), "seed": str(seed)}
+        study = Study(
+            title=title,
+            lead=f"{self.path.name}: {len(self.train)} rows to learn from, {len(self.test)} to judge by.",
+            encoding=self.encoding,
+            comparison=comparison,
+            x=self.encoding.x(some),
+            cells={name: some[name].to_pylist() for name in names},
+            rows=self.numbers[self.test],
+            facts=facts,
+        )
+        return report(study)
+
+
+def _kind(column: Column) -> str:
+    return (
+        f"one of {len(column.levels)} classes ({tables.listed(list(column.levels))})" if column.levels else "a number"
+    )
+
+
+def _split(num: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    if num < _FEWEST:
+        raise InputError(f"at least {_FEWEST} rows", f"{num}", "Gather more data.")
+    held = round(share * num)
+    if not 0.0 < share < 1.0 or not 2 <= held <= num - 2:
+        raise InputError("a --test-share that leaves rows on both sides", f"{share}", "Use 0.2.")
+    order = np.asarray(jax.random.permutation(jax.random.key(seed), num))
+    return np.sort(order[held:]), np.sort(order[:held])
+
+
+def _widths(hidden: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(width) for width in hidden.split(",") if width.strip())
+    except ValueError:
+        raise InputError("--hidden as whole numbers with commas", repr(hidden), "Write 50,50.") from None
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Figures as JSON takes them."""
+    return [{name: value if isinstance(value, str) else float(value) for name, value in row.items()} for row in rows]

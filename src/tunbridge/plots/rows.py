@@ -1,0 +1,53 @@
+"""Predictives row by row: what was observed against what was expected, and where the uncertainty comes from."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tunbridge.core.types import Predictive
+from tunbridge.plots.curves import BLUE, GREY, ORANGE, SHADES, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST = 500
+"""How many rows a picture shows, evenly spaced among all."""
+
+
+def observed(
+    predictive: Predictive, y: Any, *, output: int = 0, mass: float = 0.9, axes: "Axes | None" = None
+) -> "Axes":
+    """Observed y against its mean and central interval; a row whose interval misses it stands out (numbers)."""
+    axes = new_axes(axes)
+    rows = _some(len(predictive.mean))
+    lower, upper = (np.asarray(end)[rows, output] for end in predictive.interval(mass))
+    mean, seen = np.asarray(predictive.mean)[rows, output], np.asarray(y).reshape(len(y), -1)[rows, output]
+    inside = (lower <= seen) & (seen <= upper)
+    for chosen, colour, label in ((inside, SHADES[2], f"{mass:.0%} interval"), (~inside, ORANGE, "misses")):
+        axes.vlines(seen[chosen], lower[chosen], upper[chosen], color=colour, lw=1, alpha=0.8, label=label)
+    axes.plot(seen, mean, ".", color=BLUE, ms=4, label="mean")
+    ends = [min(seen.min(), mean.min()), max(seen.max(), mean.max())]
+    axes.plot(ends, ends, "--", color=GREY, lw=1)
+    axes.set(xlabel="observed", ylabel="predicted")
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def parts(predictive: Predictive, *, output: int = 0, axes: "Axes | None" = None) -> "Axes":
+    """Aleatoric and epistemic uncertainty of each row, least certain first: standard deviations, or nats."""
+    axes = new_axes(axes)
+    both = [np.asarray(part) for part in (predictive.aleatoric, predictive.epistemic)]
+    numbers = both[0].ndim == 2
+    aleatoric, epistemic = (np.sqrt(part[:, output]) if numbers else part for part in both)
+    order = np.argsort(-(both[0] + both[1])[:, output] if numbers else -(both[0] + both[1]))
+    order = order[_some(len(order))]
+    axes.plot(np.linspace(0, 100, len(order)), aleatoric[order], color=ORANGE, lw=1.2, label="aleatoric")
+    axes.plot(np.linspace(0, 100, len(order)), epistemic[order], color=BLUE, lw=1.2, label="epistemic")
+    axes.set(xlabel="rows, least certain first (%)", ylabel="standard deviation" if numbers else "nats")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def _some(num: int) -> np.ndarray:
+    return np.unique(np.linspace(0, num - 1, min(num, _MOST)).round().astype(int))
