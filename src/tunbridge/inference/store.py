@@ -70,9 +70,8 @@ def load(path: str | os.PathLike, model: Model | None = None) -> Any:
         raise LoadError(f"There is no posterior in {path}: save writes {_FILE} into the folder that it is given.")
     try:
         return _load(*archive.read(file), model)
-    except (LoadError, RecursionError) as error:
-        reason = "it is nested too deep." if isinstance(error, RecursionError) else str(error)
-        raise LoadError(f"{file} cannot be loaded: {reason}") from error
+    except LoadError as error:
+        raise LoadError(f"{file} cannot be loaded: {error}") from error
 
 
 def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any:
@@ -82,7 +81,16 @@ def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any
         raise LoadError(f"its format {facts['format']} is newer than this Tunbridge, which reads {FORMAT}: upgrade.")
     if set(facts) != {"kind", "format", "written", "model", "posterior"}:
         raise LoadError("it lacks a part, or has one that no save writes.")
-    decoder = _Decoder(arrays)
+    try:
+        return _rebuild(facts, _Decoder(arrays), given)
+    except LoadError:
+        raise
+    except Exception as error:  # whatever a file says, what comes of it is a sentence
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise LoadError(f"its parts do not fit together ({reason}).") from error
+
+
+def _rebuild(facts: dict[str, Any], decoder: "_Decoder", given: Model | None) -> Any:
     stored = _read_model(decoder, facts["model"])
     decoder.model = _bound(given, stored) if given is not None else _whole(stored)
     posterior = decoder.decode(facts["posterior"])
@@ -173,22 +181,15 @@ def _whole(stored: dict[str, Any]) -> Model:
     custom = [f"{name} ({stored[name]['custom']})" for name in _PARTS if _is_custom(stored[name])]
     if custom:
         raise LoadError(f"its {' and '.join(custom)} is your own: pass tb.load(path, model=model) with the model.")
-    return _build(stored["network"], stored["prior"], stored["likelihood"], stored)
+    return Model(*(stored[name] for name in _PARTS), inputs=stored["inputs"])
 
 
 def _bound(given: Model, stored: dict[str, Any]) -> Model:
     """The given model for the inputs and outputs of the stored one."""
-    num = stored["outputs"]
-    if num is None:
-        return _build(given.network, given.prior, given.likelihood, stored)
-    return _build(given.network.with_outputs(num), given.prior, given.likelihood.with_outputs(num), stored)
-
-
-def _build(network: Any, prior: Any, likelihood: Any, stored: dict[str, Any]) -> Model:
-    try:
-        return Model(network, prior, likelihood, inputs=stored["inputs"])
-    except InputError as error:
-        raise LoadError(f"its model cannot be built ({error}).") from error
+    network, likelihood, num = given.network, given.likelihood, stored["outputs"]
+    if num is not None:
+        network, likelihood = network.with_outputs(num), likelihood.with_outputs(num)
+    return Model(network, given.prior, likelihood, inputs=stored["inputs"])
 
 
 def _rows(model: Model) -> jax.ShapeDtypeStruct:
@@ -219,18 +220,13 @@ def _num_outputs(posterior: Any) -> int | None:
 
 def _check_fits(posterior: Any, model: Model) -> None:
     """LoadError unless the posterior can be drawn from and its model takes the draws."""
-    try:
-        if posterior.model is not model:
-            raise TypeError("it is not a posterior")
-        draw = _draw_like(posterior)
-        if model.inputs is not None:
-            trees = (draw.weights, _weights_like(model))
-            _compare(*([f"{path} {leaf.shape}" for path, leaf in flatten_with_paths(tree)] for tree in trees))
-            model.check_inputs(jax.eval_shape(model.weights, draw), _rows(model))
-    except LoadError:
-        raise
-    except Exception as error:  # whatever a file says, what comes of it is a sentence
-        raise LoadError(f"its parts do not fit together ({str(error)[:120]}).") from error
+    if posterior.model is not model:
+        raise LoadError("it is not a posterior of the model that it names.")
+    draw = _draw_like(posterior)
+    if model.inputs is not None:
+        trees = (draw.weights, _weights_like(model))
+        _compare(*([f"{path} {leaf.shape}" for path, leaf in flatten_with_paths(tree)] for tree in trees))
+        model.check_inputs(jax.eval_shape(model.weights, draw), _rows(model))
 
 
 def _compare(stored: list[str], given: list[str]) -> None:
