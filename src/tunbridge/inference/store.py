@@ -28,7 +28,7 @@ _KIND = "tunbridge posterior"
 _FILE = "posterior.npz"
 _PARTS = ("network", "prior", "likelihood")
 _TABLE = {
-    **spec.CLASSES,
+    **{name: place for name, place in spec.CLASSES.items() if name != "Model"},
     "Draws": "tunbridge.inference.posteriors:Draws",
     "Mixture": "tunbridge.inference.posteriors:Mixture",
     "Point": "tunbridge.inference.posteriors:Point",
@@ -38,7 +38,7 @@ _TABLE = {
 
 def save(posterior: Any, path: str | os.PathLike) -> None:
     """Write a posterior into a folder; see `Posterior.save`."""
-    encoder = _Encoder(posterior.model)
+    encoder = _Writer(posterior.model).encoder
     facts = {
         "kind": _KIND,
         "format": FORMAT,
@@ -82,7 +82,7 @@ def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any
     if set(facts) != {"kind", "format", "written", "model", "posterior"}:
         raise LoadError("it lacks a part, or has one that no save writes.")
     try:
-        return _rebuild(facts, _Decoder(arrays), given)
+        return _rebuild(facts, _Reader(arrays), given)
     except LoadError:
         raise
     except Exception as error:  # whatever a file says, what comes of it is a sentence
@@ -90,53 +90,48 @@ def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any
         raise LoadError(f"its parts do not fit together ({reason}).") from error
 
 
-def _rebuild(facts: dict[str, Any], decoder: "_Decoder", given: Model | None) -> Any:
-    stored = _read_model(decoder, facts["model"])
-    decoder.model = _bound(given, stored) if given is not None else _whole(stored)
-    posterior = decoder.decode(facts["posterior"])
-    _check_fits(posterior, decoder.model)
+def _rebuild(facts: dict[str, Any], reader: "_Reader", given: Model | None) -> Any:
+    stored = _read_model(reader.decoder, facts["model"])
+    reader.model = _bound(given, stored) if given is not None else _whole(stored)
+    posterior = reader.decoder.decode(facts["posterior"])
+    _check_fits(posterior, reader.model)
     if given is not None:
-        _check_same_parts(stored, decoder.model)
+        _check_same_parts(stored, reader.model)
     return posterior
 
 
-class _Encoder(spec.Encoder):
+class _Writer:
     """Writes the model by reference, and weights of the user's own tree as (path, array)."""
 
     def __init__(self, model: Model):
-        super().__init__(_TABLE)
+        self.encoder = spec.Encoder(_TABLE, self._other)
         self._model = model
         self._structure = None if model.inputs is None else jax.tree.structure(_weights_like(model))
 
-    def encode(self, thing: Any) -> Any:
-        if not isinstance(thing, Model):
-            return super().encode(thing)
-        if thing is not self._model and not eqx.tree_equal(thing, self._model):
-            raise InputError("members of one model", "another model in a member", "Save the members one by one.")
-        return {"model": []}
-
-    def other(self, thing: Any) -> Any:
-        if self._structure is not None and jax.tree.structure(thing) == self._structure:
-            return {"weights": [[path, self.encode(leaf)] for path, leaf in flatten_with_paths(thing)]}
-        return super().other(thing)
+    def _other(self, thing: Any) -> Any:
+        if isinstance(thing, Model):
+            if thing is not self._model and not eqx.tree_equal(thing, self._model):
+                raise InputError("members of one model", "another model in a member", "Save the members one by one.")
+            return {"model": []}
+        if self._structure is None or jax.tree.structure(thing) != self._structure:
+            spec.refuse_thing(thing)
+        return {"weights": [[path, self.encoder.encode(leaf)] for path, leaf in flatten_with_paths(thing)]}
 
 
-class _Decoder(spec.Decoder):
-    """Reads what `_Encoder` writes."""
+class _Reader:
+    """Reads what `_Writer` writes."""
 
     model: Model
 
     def __init__(self, arrays: dict[str, np.ndarray]):
-        super().__init__(arrays, _TABLE)
+        self.decoder = spec.Decoder(arrays, _TABLE, {"model": lambda _: self.model, "weights": self._weights})
 
-    def other(self, kind: str, content: Any) -> Any:
-        if kind == "model" and content == []:
-            return self.model
-        if kind != "weights" or not all(isinstance(pair, list) and len(pair) == 2 for pair in content):
-            return super().other(kind, content)
+    def _weights(self, pairs: list) -> PyTree:
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            spec.refuse(pairs)
         like = _weights_like(self.model)
-        _compare([str(path) for path, _ in content], [path for path, _ in flatten_with_paths(like)])
-        return jax.tree.unflatten(jax.tree.structure(like), [self.decode(leaf) for _, leaf in content])
+        _compare([str(path) for path, _ in pairs], [path for path, _ in flatten_with_paths(like)])
+        return jax.tree.unflatten(jax.tree.structure(like), [self.decoder.decode(leaf) for _, leaf in pairs])
 
 
 def _written() -> dict[str, str]:
@@ -145,18 +140,13 @@ def _written() -> dict[str, str]:
     return {**versions, "python": platform.python_version(), "time": time}
 
 
-def _model_spec(encoder: _Encoder, posterior: Any) -> dict[str, Any]:
+def _model_spec(encoder: spec.Encoder, posterior: Any) -> dict[str, Any]:
     """Each part whole, or the name of its class where it is the user's own."""
     model = posterior.model
     parts: dict[str, Any] = {}
     for name in _PARTS:
         part = getattr(model, name)
-        try:
-            spec.Encoder().encode(part)
-        except InputError:
-            parts[name] = {"custom": spec.class_name(part)}
-        else:
-            parts[name] = encoder.encode(part)
+        parts[name] = encoder.encode(part) if _is_built_in(part) else {"custom": spec.class_name(part)}
     if model.inputs is None and any("custom" in part for part in parts.values()):
         raise InputError(
             "a model bound to data, where parts of it are your own", "one that is not", "Save what model.bind gave."
@@ -164,7 +154,15 @@ def _model_spec(encoder: _Encoder, posterior: Any) -> dict[str, Any]:
     return {**parts, "inputs": encoder.encode(model.inputs), "outputs": _num_outputs(posterior)}
 
 
-def _read_model(decoder: _Decoder, facts: Any) -> dict[str, Any]:
+def _is_built_in(part: Any) -> bool:
+    try:
+        spec.Encoder().encode(part)
+    except InputError:
+        return False
+    return True
+
+
+def _read_model(decoder: spec.Decoder, facts: Any) -> dict[str, Any]:
     if not isinstance(facts, dict) or set(facts) != {*_PARTS, "inputs", "outputs"}:
         spec.refuse(facts)
     if not isinstance(facts["inputs"], dict | None) or not isinstance(facts["outputs"], int | None):
