@@ -314,5 +314,5 @@ def test_a_posterior_of_64_bits_comes_back_as_such_or_not_at_all(tmp_path):
         back = tb.load(tmp_path)
     assert same(back, posterior)
     assert {leaf.dtype.name for leaf in jax.tree.leaves(back.params)} == {"float64"}
-    with pytest.raises(tb.LoadError, match="it holds float64 numbers: call jax.config.update"):
+    with pytest.raises(tb.LoadError, match=r"it holds float64 numbers: call jax.config.update"):
         tb.load(tmp_path)
