@@ -217,7 +217,7 @@ SYSTEM = {"class": "os:system", "fields": {"command": "touch ran"}}
         (_set("more", to=1), "lacks a part, or has one"),
         (_set("posterior", to=SYSTEM), "'os:system', which is not in the table"),
         (_set("model", "prior", to=SYSTEM), "'os:system', which is not in the table"),
-        (_set("model", "prior", to={"class": "MLP", "fields": {}}), "its model cannot be built"),
+        (_set("model", "prior", to={"class": "MLP", "fields": {}}), "do not fit together"),
         (_set("model", "prior", to={"custom": "os.system"}), r"its prior \(os.system\) is your own"),
         (_set("model", "inputs", to=3), "no save writes"),
         (_set("model", to=[]), "no save writes"),
@@ -226,9 +226,12 @@ SYSTEM = {"class": "os:system", "fields": {"command": "touch ran"}}
         (_set("posterior", "class", to="Mixture"), "it gives Mixture a field 'params'"),
         (_set("posterior", "fields", "__class__", to="Point"), "a field '__class__'"),
         (_set("posterior", "fields", "params", to=None), "do not fit together"),
-        (_set("posterior", "fields", "model", to=None), "do not fit together"),
+        (_set("posterior", "fields", "model", to=None), "not a posterior of the model"),
         (_set("posterior", "fields", "key", to=3), "do not fit together"),
         (_set("posterior", to=5), "do not fit together"),
+        (_set("posterior", "fields", "params", to={"weights": [["a", 1]]}), "a stands where the model has layers"),
+        (_set("posterior", "fields", "params", to={"weights": [1]}), "no save writes"),
+        (_set("model", "network", "fields", "hidden", to={"tuple": [1.5]}), "do not fit together"),
         (_set("model", "network", "fields", "hidden", to={"tuple": [7]}), r"layers/0/bias \(5,\) stands where"),
         (_set("model", "network", "fields", "hidden", to={"tuple": [10**15]}), r"layers/0/bias \(5,\) stands where"),
         (_set("model", "inputs", "struct", to=[[10**15], "float32"]), r"stands where"),
@@ -246,7 +249,7 @@ def test_a_strangers_file_is_refused_and_runs_nothing(change, said, tmp_path, mo
 def test_deep_nesting_is_refused(tmp_path):
     draws().save(tmp_path)
     _rewrite(tmp_path, _set("posterior", "fields", "notes", to="DEEP"))
-    with pytest.raises(tb.LoadError, match=r"nested too deep|damaged \(maximum recursion"):
+    with pytest.raises(tb.LoadError, match="maximum recursion"):
         tb.load(tmp_path)
 
 
@@ -264,7 +267,7 @@ def test_tables_name_only_tunbridge_and_its_posteriors():
     for name, place in store._TABLE.items():
         assert place.startswith("tunbridge.")
         assert place.endswith(f":{name}")
-    assert set(spec.CLASSES) < set(store._TABLE)
+    assert set(spec.CLASSES) - set(store._TABLE) == {"Model"}
 
 
 def test_a_full_disk_keeps_the_old_posterior(tmp_path):
@@ -302,3 +305,14 @@ def test_a_process_killed_while_saving_leaves_a_whole_posterior(kills, tmp_path)
         found = tb.load(folder)
         assert found.num in (2, 2000)
         assert all((leaf == found.num).all() for leaf in jax.tree.leaves(found.params))
+
+
+def test_a_posterior_of_64_bits_comes_back_as_such_or_not_at_all(tmp_path):
+    with jax.enable_x64(True):
+        posterior = draws()
+        posterior.save(tmp_path)
+        back = tb.load(tmp_path)
+    assert same(back, posterior)
+    assert {leaf.dtype.name for leaf in jax.tree.leaves(back.params)} == {"float64"}
+    with pytest.raises(tb.LoadError, match=r"it holds float64 numbers: call jax.config.update"):
+        tb.load(tmp_path)

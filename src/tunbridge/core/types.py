@@ -1,5 +1,6 @@
 """The protocols between the rooms, and `Params`, everything that is unknown."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -123,6 +124,10 @@ class Posterior(Protocol):
 
     def predict(self, x: Array, *, key: Key | None = None, num: int | None = None) -> "Predictive":
         """The `Predictive` at x."""
+        ...
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write it into a folder; `tunbridge.load` gives it back."""
         ...
 
 

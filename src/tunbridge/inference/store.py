@@ -28,7 +28,7 @@ _KIND = "tunbridge posterior"
 _FILE = "posterior.npz"
 _PARTS = ("network", "prior", "likelihood")
 _TABLE = {
-    **spec.CLASSES,
+    **{name: place for name, place in spec.CLASSES.items() if name != "Model"},
     "Draws": "tunbridge.inference.posteriors:Draws",
     "Dropout": "tunbridge.inference.point.dropout:Dropout",
     "LowRankGaussian": "tunbridge.inference.posteriors:LowRankGaussian",
@@ -42,7 +42,7 @@ _TABLE = {
 
 def save(posterior: Any, path: str | os.PathLike) -> None:
     """Write a posterior into a folder; see `Posterior.save`."""
-    encoder = _Encoder(posterior.model)
+    encoder = _Writer(posterior.model).encoder
     facts = {
         "kind": _KIND,
         "format": FORMAT,
@@ -74,9 +74,8 @@ def load(path: str | os.PathLike, model: Model | None = None) -> Any:
         raise LoadError(f"There is no posterior in {path}: save writes {_FILE} into the folder that it is given.")
     try:
         return _load(*archive.read(file), model)
-    except (LoadError, RecursionError) as error:
-        reason = "it is nested too deep." if isinstance(error, RecursionError) else str(error)
-        raise LoadError(f"{file} cannot be loaded: {reason}") from error
+    except LoadError as error:
+        raise LoadError(f"{file} cannot be loaded: {error}") from error
 
 
 def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any:
@@ -86,53 +85,57 @@ def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any
         raise LoadError(f"its format {facts['format']} is newer than this Tunbridge, which reads {FORMAT}: upgrade.")
     if set(facts) != {"kind", "format", "written", "model", "posterior"}:
         raise LoadError("it lacks a part, or has one that no save writes.")
-    decoder = _Decoder(arrays)
-    stored = _read_model(decoder, facts["model"])
-    decoder.model = _bound(given, stored) if given is not None else _whole(stored)
-    posterior = decoder.decode(facts["posterior"])
-    _check_fits(posterior, decoder.model)
+    try:
+        return _rebuild(facts, _Reader(arrays), given)
+    except LoadError:
+        raise
+    except Exception as error:  # whatever a file says, what comes of it is a sentence
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise LoadError(f"its parts do not fit together ({reason}).") from error
+
+
+def _rebuild(facts: dict[str, Any], reader: "_Reader", given: Model | None) -> Any:
+    stored = _read_model(reader.decoder, facts["model"])
+    reader.model = _bound(given, stored) if given is not None else _whole(stored)
+    posterior = reader.decoder.decode(facts["posterior"])
+    _check_fits(posterior, reader.model)
     if given is not None:
-        _check_same_parts(stored, decoder.model)
+        _check_same_parts(stored, reader.model)
     return posterior
 
 
-class _Encoder(spec.Encoder):
+class _Writer:
     """Writes the model by reference, and weights of the user's own tree as (path, array)."""
 
     def __init__(self, model: Model):
-        super().__init__(_TABLE)
+        self.encoder = spec.Encoder(_TABLE, self._other)
         self._model = model
         self._structure = None if model.inputs is None else jax.tree.structure(_weights_like(model))
 
-    def encode(self, thing: Any) -> Any:
-        if not isinstance(thing, Model):
-            return super().encode(thing)
-        if thing is not self._model and not eqx.tree_equal(thing, self._model):
-            raise InputError("members of one model", "another model in a member", "Save the members one by one.")
-        return {"model": []}
-
-    def other(self, thing: Any) -> Any:
-        if self._structure is not None and jax.tree.structure(thing) == self._structure:
-            return {"weights": [[path, self.encode(leaf)] for path, leaf in flatten_with_paths(thing)]}
-        return super().other(thing)
+    def _other(self, thing: Any) -> Any:
+        if isinstance(thing, Model):
+            if thing is not self._model and not eqx.tree_equal(thing, self._model):
+                raise InputError("members of one model", "another model in a member", "Save the members one by one.")
+            return {"model": []}
+        if self._structure is None or jax.tree.structure(thing) != self._structure:
+            spec.refuse_thing(thing)
+        return {"weights": [[path, self.encoder.encode(leaf)] for path, leaf in flatten_with_paths(thing)]}
 
 
-class _Decoder(spec.Decoder):
-    """Reads what `_Encoder` writes."""
+class _Reader:
+    """Reads what `_Writer` writes."""
 
     model: Model
 
     def __init__(self, arrays: dict[str, np.ndarray]):
-        super().__init__(arrays, _TABLE)
+        self.decoder = spec.Decoder(arrays, _TABLE, {"model": lambda _: self.model, "weights": self._weights})
 
-    def other(self, kind: str, content: Any) -> Any:
-        if kind == "model" and content == []:
-            return self.model
-        if kind != "weights" or not all(isinstance(pair, list) and len(pair) == 2 for pair in content):
-            return super().other(kind, content)
+    def _weights(self, pairs: list) -> PyTree:
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+            spec.refuse(pairs)
         like = _weights_like(self.model)
-        _compare([str(path) for path, _ in content], [path for path, _ in flatten_with_paths(like)])
-        return jax.tree.unflatten(jax.tree.structure(like), [self.decode(leaf) for _, leaf in content])
+        _compare([str(path) for path, _ in pairs], [path for path, _ in flatten_with_paths(like)])
+        return jax.tree.unflatten(jax.tree.structure(like), [self.decoder.decode(leaf) for _, leaf in pairs])
 
 
 def _written() -> dict[str, str]:
@@ -141,18 +144,13 @@ def _written() -> dict[str, str]:
     return {**versions, "python": platform.python_version(), "time": time}
 
 
-def _model_spec(encoder: _Encoder, posterior: Any) -> dict[str, Any]:
+def _model_spec(encoder: spec.Encoder, posterior: Any) -> dict[str, Any]:
     """Each part whole, or the name of its class where it is the user's own."""
     model = posterior.model
     parts: dict[str, Any] = {}
     for name in _PARTS:
         part = getattr(model, name)
-        try:
-            spec.Encoder().encode(part)
-        except InputError:
-            parts[name] = {"custom": spec.class_name(part)}
-        else:
-            parts[name] = encoder.encode(part)
+        parts[name] = encoder.encode(part) if _is_built_in(part) else {"custom": spec.class_name(part)}
     if model.inputs is None and any("custom" in part for part in parts.values()):
         raise InputError(
             "a model bound to data, where parts of it are your own", "one that is not", "Save what model.bind gave."
@@ -160,7 +158,15 @@ def _model_spec(encoder: _Encoder, posterior: Any) -> dict[str, Any]:
     return {**parts, "inputs": encoder.encode(model.inputs), "outputs": _num_outputs(posterior)}
 
 
-def _read_model(decoder: _Decoder, facts: Any) -> dict[str, Any]:
+def _is_built_in(part: Any) -> bool:
+    try:
+        spec.Encoder().encode(part)
+    except InputError:
+        return False
+    return True
+
+
+def _read_model(decoder: spec.Decoder, facts: Any) -> dict[str, Any]:
     if not isinstance(facts, dict) or set(facts) != {*_PARTS, "inputs", "outputs"}:
         spec.refuse(facts)
     if not isinstance(facts["inputs"], dict | None) or not isinstance(facts["outputs"], int | None):
@@ -177,22 +183,15 @@ def _whole(stored: dict[str, Any]) -> Model:
     custom = [f"{name} ({stored[name]['custom']})" for name in _PARTS if _is_custom(stored[name])]
     if custom:
         raise LoadError(f"its {' and '.join(custom)} is your own: pass tb.load(path, model=model) with the model.")
-    return _build(stored["network"], stored["prior"], stored["likelihood"], stored)
+    return Model(*(stored[name] for name in _PARTS), inputs=stored["inputs"])
 
 
 def _bound(given: Model, stored: dict[str, Any]) -> Model:
     """The given model for the inputs and outputs of the stored one."""
-    num = stored["outputs"]
-    if num is None:
-        return _build(given.network, given.prior, given.likelihood, stored)
-    return _build(given.network.with_outputs(num), given.prior, given.likelihood.with_outputs(num), stored)
-
-
-def _build(network: Any, prior: Any, likelihood: Any, stored: dict[str, Any]) -> Model:
-    try:
-        return Model(network, prior, likelihood, inputs=stored["inputs"])
-    except InputError as error:
-        raise LoadError(f"its model cannot be built ({error}).") from error
+    network, likelihood, num = given.network, given.likelihood, stored["outputs"]
+    if num is not None:
+        network, likelihood = network.with_outputs(num), likelihood.with_outputs(num)
+    return Model(network, given.prior, likelihood, inputs=stored["inputs"])
 
 
 def _weights_like(model: Model) -> PyTree:
@@ -219,18 +218,13 @@ def _num_outputs(posterior: Any) -> int | None:
 
 def _check_fits(posterior: Any, model: Model) -> None:
     """LoadError unless the posterior can be drawn from and its model takes the draws."""
-    try:
-        if posterior.model is not model:
-            raise TypeError("it is not a posterior")
-        draw = _draw_like(posterior)
-        if model.inputs is not None:
-            trees = (draw.weights, _weights_like(model))
-            _compare(*([f"{path} {leaf.shape}" for path, leaf in flatten_with_paths(tree)] for tree in trees))
-            model.check_inputs(jax.eval_shape(model.weights, draw), model.example())
-    except LoadError:
-        raise
-    except Exception as error:  # whatever a file says, what comes of it is a sentence
-        raise LoadError(f"its parts do not fit together ({str(error)[:120]}).") from error
+    if posterior.model is not model:
+        raise LoadError("it is not a posterior of the model that it names.")
+    draw = _draw_like(posterior)
+    if model.inputs is not None:
+        trees = (draw.weights, _weights_like(model))
+        _compare(*([f"{path} {leaf.shape}" for path, leaf in flatten_with_paths(tree)] for tree in trees))
+        model.check_inputs(jax.eval_shape(model.weights, draw), model.example())
 
 
 def _compare(stored: list[str], given: list[str]) -> None:

@@ -16,7 +16,7 @@ Reading imports and calls what the tables name, and nothing else.
 import dataclasses
 import importlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import jax
@@ -81,11 +81,14 @@ class Encoder:
     ----------
     table
         Names of the allowed classes, and where they live.
+    other
+        The JSON of a thing that no table has; None refuses it.
     """
 
-    def __init__(self, table: Mapping[str, str] = CLASSES):
+    def __init__(self, table: Mapping[str, str] = CLASSES, other: Callable[[Any], Any] | None = None):
         self.arrays: dict[str, np.ndarray] = {}
         self._names = {place: name for name, place in table.items()}
+        self._other = other or refuse_thing
 
     def encode(self, thing: Any) -> Any:
         """The JSON of a tree, or InputError with the class that no table has."""
@@ -106,15 +109,7 @@ class Encoder:
         if isinstance(thing, dist.Distribution):
             return self._distribution(thing)
         name = self._names.get(f"{type(thing).__module__}:{type(thing).__qualname__}")
-        return self.other(thing) if name is None else self._object(name, thing)
-
-    def other(self, thing: Any) -> Any:
-        """What no table has: refused."""
-        raise InputError(
-            "built-in parts, which can be written to a file",
-            class_name(thing),
-            "Use parts of tb.networks, tb.priors and tb.likelihoods, with numbers or numpyro's distributions.",
-        )
+        return self._other(thing) if name is None else self._object(name, thing)
 
     def _object(self, name: str, thing: Any) -> Any:
         fields = {field: self.encode(getattr(thing, field)) for field in _fields(type(thing))}
@@ -123,7 +118,7 @@ class Encoder:
     def _distribution(self, thing: dist.Distribution) -> Any:
         name = type(thing).__name__
         if name not in DISTRIBUTIONS or type(thing) is not getattr(dist, name):
-            return self.other(thing)
+            return self._other(thing)
         args = {arg: self.encode(getattr(thing, arg)) for arg in DISTRIBUTIONS[name]}
         return {"distribution": name, "args": args}
 
@@ -148,10 +143,17 @@ class Decoder:
         What the encoder gathered; each is used once.
     table
         As for the encoder.
+    others
+        The thing of a JSON ``{kind: [...]}`` that the encoder's `other` wrote, by kind.
     """
 
-    def __init__(self, arrays: Mapping[str, np.ndarray], table: Mapping[str, str] = CLASSES):
-        self._arrays, self._table = dict(arrays), table
+    def __init__(
+        self,
+        arrays: Mapping[str, np.ndarray],
+        table: Mapping[str, str] = CLASSES,
+        others: Mapping[str, Callable[[list], Any]] | None = None,
+    ):
+        self._arrays, self._table, self._others = dict(arrays), table, others or {}
 
     def decode(self, spec: Any) -> Any:
         """The tree of a JSON."""
@@ -171,7 +173,7 @@ class Decoder:
         if kind == "float" and content in ("nan", "inf", "-inf"):
             return float(content)
         if not isinstance(content, list):
-            return self.other(kind, content)
+            refuse({kind: content})
         if kind == "list":
             return [self.decode(each) for each in content]
         if kind == "tuple":
@@ -180,11 +182,7 @@ class Decoder:
             return {key: self.decode(each) for key, each in content if isinstance(key, str | int) or refuse(key)}
         if kind == "struct" and len(content) == 2:
             return jax.ShapeDtypeStruct(_shape(content[0]), _dtype(content[1]))
-        return self.other(kind, content)
-
-    def other(self, kind: str, content: Any) -> Any:
-        """What no encoder writes: refused."""
-        refuse({kind: content})
+        return self._others[kind](content) if kind in self._others else refuse({kind: content})
 
     def _object(self, name: Any, fields: Any) -> Any:
         if not isinstance(name, str) or name not in self._table:
@@ -225,6 +223,15 @@ def class_name(thing: Any) -> str:
     """Where the class of a thing lives, and its name; of a function its own."""
     named = thing if isinstance(getattr(thing, "__qualname__", None), str) else type(thing)
     return f"{named.__module__}.{named.__qualname__}"
+
+
+def refuse_thing(thing: Any) -> NoReturn:
+    """InputError with the class of what no table has."""
+    raise InputError(
+        "built-in parts, which can be written to a file",
+        class_name(thing),
+        "Use parts of tb.networks, tb.priors and tb.likelihoods, with numbers or numpyro's distributions.",
+    )
 
 
 def refuse(spec: Any) -> NoReturn:
