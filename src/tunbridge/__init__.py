@@ -6,6 +6,7 @@ through the network is a Predictive.
 
 import importlib
 import importlib.metadata
+import logging
 from typing import TYPE_CHECKING, Any
 
 if importlib.metadata.version("jax") == "0.10.2":
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from tunbridge.model.model import Model, Target
     from tunbridge.runtime import schedules
     from tunbridge.runtime.loop import Run, Train
+
+logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 
 _MODULES = {
     "bench": "tunbridge.bench",

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Event, Options, Run, Trace, Train, run
+
+logger = logging.getLogger(__name__)
 
 
 class Method(eqx.Module):
@@ -60,9 +63,11 @@ class Method(eqx.Module):
         if callable(callbacks):
             raise InputError("callbacks= as a list of functions", "a function", "Write callbacks=[function].")
         options = Options(init, progress, checkpoint, max_seconds, callbacks)
+        logger.info("%s begins", type(self).__name__)
         began = time.perf_counter()
         (posterior,) = self.posteriors(model, data, key, 1, options)
         record = provenance.record(self, posterior.model, time.perf_counter() - began)
+        logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))
         return dataclasses.replace(posterior, provenance=record)
 
 

@@ -7,6 +7,7 @@ file holds the name; whoever loads it brings the model along, and its weights mu
 import datetime
 import importlib.metadata
 import itertools
+import logging
 import os
 import platform
 from pathlib import Path
@@ -22,6 +23,8 @@ from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import Params, PyTree
 from tunbridge.model import spec
 from tunbridge.model.model import Model
+
+logger = logging.getLogger(__name__)
 
 FORMAT = 1
 _KIND = "tunbridge posterior"
@@ -51,6 +54,7 @@ def save(posterior: Any, path: str | os.PathLike) -> None:
         "model": _model_spec(encoder, posterior),
     }
     archive.write(Path(path) / _FILE, facts, encoder.arrays)
+    logger.info("saved %s to %s", type(posterior).__name__, path)
 
 
 def load(path: str | os.PathLike, model: Model | None = None) -> Any:

@@ -1,5 +1,6 @@
 """The only loop: chunks of steps, and between them progress, callbacks, checkpoints and early ends."""
 
+import logging
 import os
 import time
 from collections.abc import Callable, Sequence
@@ -19,6 +20,8 @@ from tunbridge.runtime.chunk import Plan
 from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.members import Lane, cores, in_context, refuse_too_large, spread
 from tunbridge.runtime.progress import Bar
+
+logger = logging.getLogger(__name__)
 
 _CURVE = 200
 """How many points of its learning curve an optimiser keeps."""
@@ -147,7 +150,9 @@ def run(
     with Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:
         for lane, folder in zip(lanes, folders, strict=True):
             lane.begin(folder)
-        bar.resume(sum(lane.step for lane in lanes))
+        if begun := sum(lane.step for lane in lanes):
+            logger.info("resumed from %s after %d steps of %d", options.checkpoint, begun, plan.steps * len(lanes))
+        bar.resume(begun)
         _drive(lanes, bar, options)
     return [trace for lane in lanes for trace in _traces(lane)]
 

@@ -1,8 +1,10 @@
-"""A progress bar, silent where nobody looks."""
+"""A progress bar in a terminal or a notebook, silent where nobody looks."""
 
+import html
 import sys
 import time
 from types import TracebackType
+from typing import Any, Protocol
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -11,7 +13,41 @@ class Bar:
     """Steps done of all members, steps a second, time left, and the latest statistics."""
 
     def __init__(self, title: str, total: int, show: bool):
-        self._bar = Progress(
+        kind = _Notebook if show and _in_notebook() else _Terminal
+        self._screen: _Screen = kind(title, total, show)
+        self._began, self._start = time.perf_counter(), 0
+
+    def __enter__(self) -> "Bar":
+        self._screen.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._screen.stop()
+
+    def resume(self, done: int) -> None:
+        """Steps that an earlier run had done: they do not count in the rate."""
+        self._start = done
+        self._screen.show(done, 0.0, "")
+
+    def update(self, done: int, facts: dict[str, float]) -> None:
+        """Show that `done` steps are behind us."""
+        rate = (done - self._start) / max(time.perf_counter() - self._began, 1e-9)
+        self._screen.show(done, rate, "  ".join(f"{name} {value:.4g}" for name, value in facts.items()))
+
+
+class _Screen(Protocol):
+    def start(self) -> None: ...
+    def show(self, done: int, rate: float, facts: str) -> None: ...
+    def stop(self) -> None: ...
+
+
+class _Terminal:
+    """A line that goes when the run ends; nothing where there is no terminal."""
+
+    def __init__(self, title: str, total: int, show: bool):
+        self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
@@ -21,25 +57,49 @@ class Bar:
             transient=True,
             disable=not (show and sys.stderr.isatty()),
         )
-        self._task = self._bar.add_task(title, total=total, rate="", facts="")
-        self._began, self._start = time.perf_counter(), 0
+        self._task = self.bar.add_task(title, total=total, rate="", facts="")
 
-    def __enter__(self) -> "Bar":
-        self._bar.start()
-        return self
+    def start(self) -> None:
+        self.bar.start()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bar.stop()
+    def show(self, done: int, rate: float, facts: str) -> None:
+        self.bar.update(self._task, completed=done, rate=f"{rate:,.0f} steps/s" if rate else "", facts=facts)
 
-    def resume(self, done: int) -> None:
-        """Steps that an earlier run had done: they do not count in the rate."""
-        self._start = done
-        self._bar.update(self._task, completed=done)
+    def stop(self) -> None:
+        self.bar.stop()
 
-    def update(self, done: int, facts: dict[str, float]) -> None:
-        """Show that `done` steps are behind us."""
-        rate = (done - self._start) / max(time.perf_counter() - self._began, 1e-9)
-        text = "  ".join(f"{name} {value:.4g}" for name, value in facts.items())
-        self._bar.update(self._task, completed=done, rate=f"{rate:,.0f} steps/s", facts=text)
+
+class _Notebook:
+    """An HTML bar under the cell, which empties when the run ends."""
+
+    def __init__(self, title: str, total: int, show: bool):
+        self._title, self._total = title, total
+        self._handle: Any = None
+
+    def start(self) -> None:
+        from IPython.display import HTML, display
+
+        self._handle = display(HTML(""), display_id=True)
+
+    def show(self, done: int, rate: float, facts: str) -> None:
+        left = f"{(self._total - done) / rate:,.0f} s left" if rate else ""
+        words = f"{self._title} {done:,}/{self._total:,}  {rate:,.0f} steps/s  {left}  {facts}"
+        self._draw(f'<progress value="{done}" max="{self._total}"></progress> {html.escape(words)}')
+
+    def stop(self) -> None:
+        self._draw("")
+
+    def _draw(self, text: str) -> None:
+        from IPython.display import HTML
+
+        if self._handle is not None:
+            self._handle.update(HTML(text))
+
+
+def _in_notebook() -> bool:
+    """Whether this runs in a kernel that can show HTML."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    return type(get_ipython()).__name__ == "ZMQInteractiveShell"

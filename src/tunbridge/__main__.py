@@ -1,0 +1,6 @@
+"""`python -m tunbridge` is the command line."""
+
+from tunbridge.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""How tests call the command line, and a table for it."""
+
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tunbridge.cli import main
+from tunbridge.datasets import table as tables
+
+
+def call(capsys, *arguments):
+    """(exit code, standard output, standard error) of a call in this process."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["tunbridge", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = end.code or 0
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def penguins(path, num=60, missing=False):
+    """A made-up table with numbers, categories, a class and two numbers to predict."""
+    rng = np.random.default_rng(0)
+    bill, island = rng.normal(40, 5, num), rng.choice(["Biscoe", "Dream", "Torgersen"], num)
+    mass = 80 * bill + 300 * (island == "Dream") + rng.normal(0, 100, num)
+    columns = {
+        "bill <script>alert('x')</script>": bill,
+        "island": island,
+        "ringed": rng.integers(0, 2, num).astype(bool),
+        "mass $g$": mass,
+        "depth": 0.1 * bill + rng.normal(0, 1, num),
+        "species": np.where(mass > np.median(mass), "Gentoo & co", "Adélie"),
+    }
+    if missing:
+        columns["island"] = [None if i in (3, 17) else value for i, value in enumerate(island)]
+    tables.write(pa.table(columns), path)
+    return path
