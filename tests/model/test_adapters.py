@@ -57,7 +57,16 @@ def by_nnx():
     return tb.networks.from_flax(net), net
 
 
-ADAPTERS = {"equinox": by_equinox, "linen": by_linen, "nnx": by_nnx}
+def by_keras():
+    import keras
+    from keras.layers import Dense
+
+    net = keras.Sequential([keras.Input((3,)), Dense(5, "tanh"), Dense(4, "tanh"), Dense(2)])
+    net.set_weights([array for pair in WEIGHTS for array in pair])
+    return tb.networks.from_keras(net), net
+
+
+ADAPTERS = {"equinox": by_equinox, "linen": by_linen, "nnx": by_nnx, "keras": by_keras}
 
 
 @pytest.fixture(scope="module", params=ADAPTERS)
@@ -114,7 +123,7 @@ def test_a_fit_starts_from_the_framework_s_own_weights(adapted, key):
     assert 0 < float(jnp.max(jnp.abs(moved))) < 1e-5
 
 
-@pytest.mark.parametrize(("name", "argument"), [("flax", None)])
+@pytest.mark.parametrize(("name", "argument"), [("flax", None), ("keras", None)])
 def test_a_missing_framework_is_a_sentence_with_the_command(name, argument, monkeypatch):
     for module in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
         monkeypatch.delitem(sys.modules, module)

@@ -11,7 +11,7 @@ from jax import Array
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
-from tunbridge.model.networks.foreign import Held, described, framework
+from tunbridge.model.networks.foreign import described, framework
 from tunbridge.model.networks.layout import Leaf, Leaves, kernel_of, redraw
 
 _EVALUATION = {
@@ -27,6 +27,13 @@ _NORMS = ("BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RMSNorm")
 _KNOWN = (*_DENSE, *_GENERAL, *_NORMS, "Conv", "ConvTranspose", "Einsum", "Embed")
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Held:
+    """A module that need not be hashable, as a static field: equal only to itself."""
+
+    module: Any
+
+
 class Linen(eqx.Module):
     """See `from_flax`."""
 
@@ -34,17 +41,17 @@ class Linen(eqx.Module):
     """The collection "params": ``fit(..., init=tb.Params(network.weights))`` starts from there."""
     constants: PyTree
     leaves: Leaves
-    module: Held = eqx.field(static=True)
+    held: _Held = eqx.field(static=True)
     flags: tuple[tuple[str, bool], ...] = eqx.field(static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
         """Weights from the module's own initialisers."""
-        return _drawn(self.module.thing, key, x, self.flags).get("params", {})
+        return _drawn(self.held.module, key, x, self.flags).get("params", {})
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
         """The module in evaluation mode, its other collections as they were."""
         with jax.numpy_rank_promotion("allow"):
-            return self.module.thing.apply({"params": weights, **self.constants}, x, **dict(self.flags))
+            return self.held.module.apply({"params": weights, **self.constants}, x, **dict(self.flags))
 
     def layout(self, weights: PyTree) -> PyTree:
         """Axes by layer: Flax stores (in, out), and a convolution's window before them."""
@@ -132,7 +139,7 @@ def _from_linen(module: Any, x: Any, variables: PyTree | None) -> Linen:
             variables = jax.jit(lambda key: _drawn(module, key, x, flags))(jax.random.key(0))
         constants = jax.tree.map(jnp.asarray, _unboxed(variables))
         weights = constants.pop("params", {})
-        network = Linen(weights, constants, Leaves.of(()), Held(module), flags)
+        network = Linen(weights, constants, Leaves.of(()), _Held(module), flags)
         with framework("flax", "flax.linen").intercept_methods(_recording(layers)):
             jax.eval_shape(network.apply, weights, x)
     except framework("flax", "flax.errors").FlaxError as error:

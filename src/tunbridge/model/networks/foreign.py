@@ -1,6 +1,5 @@
 """What adapters share: finding a framework that may not be installed, and weights named by their paths."""
 
-import dataclasses
 import importlib
 import types
 from collections.abc import Callable, Mapping
@@ -11,13 +10,6 @@ import jax
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 from tunbridge.model.networks.layout import Leaf, Leaves
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Held:
-    """A foreign object that need not be hashable, as a static field: equal only to itself."""
-
-    thing: Any
 
 
 def framework(name: str, module: str | None = None) -> types.ModuleType:
