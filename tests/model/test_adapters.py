@@ -66,7 +66,17 @@ def by_keras():
     return tb.networks.from_keras(net), net
 
 
-ADAPTERS = {"equinox": by_equinox, "linen": by_linen, "nnx": by_nnx, "keras": by_keras}
+def by_torch():
+    torch = pytest.importorskip("torch")
+    nn = torch.nn
+
+    net = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
+    for layer, (kernel, bias) in zip(net[::2], WEIGHTS, strict=True):
+        layer.weight.data, layer.bias.data = torch.as_tensor(kernel.T.copy()), torch.as_tensor(bias)
+    return tb.networks.from_torch(net), lambda x: net(torch.as_tensor(x)).detach().numpy()
+
+
+ADAPTERS = {"equinox": by_equinox, "linen": by_linen, "nnx": by_nnx, "keras": by_keras, "torch": by_torch}
 
 
 @pytest.fixture(scope="module", params=ADAPTERS)
@@ -123,13 +133,13 @@ def test_a_fit_starts_from_the_framework_s_own_weights(adapted, key):
     assert 0 < float(jnp.max(jnp.abs(moved))) < 1e-5
 
 
-@pytest.mark.parametrize(("name", "argument"), [("flax", None), ("keras", None)])
-def test_a_missing_framework_is_a_sentence_with_the_command(name, argument, monkeypatch):
+@pytest.mark.parametrize("name", ["flax", "keras", "torch"])
+def test_a_missing_framework_is_a_sentence_with_the_command(name, monkeypatch):
     for module in [m for m in sys.modules if m == name or m.startswith(f"{name}.")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(tb.InputError, match=rf'needs; got none .* Run pip install "tunbridge\[{name}\]"\.'):
-        getattr(tb.networks, f"from_{name}")(argument)
+        getattr(tb.networks, f"from_{name}")(None)
 
 
 def test_networks_import_no_framework():
