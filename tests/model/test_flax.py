@@ -26,12 +26,27 @@ def outputs(network, x):
     return jax.jit(lambda weights: network.apply(weights, x))(network.weights)
 
 
-def filled(module, *args, **kwargs):
-    """Variables of the right shapes, with numbers that nobody would draw."""
-    shapes = jax.eval_shape(lambda: module.init(jax.random.key(0), *args, **kwargs))
-    leaves, structure = jax.tree.flatten(shapes)
+def numbers(shapes):
+    """Arrays of these shapes with numbers that nobody would draw, positive so that they may be variances."""
     rng = np.random.default_rng(1)
-    return jax.tree.unflatten(structure, [rng.uniform(0.2, 1, leaf.shape).astype("float32") for leaf in leaves])
+
+    def one(leaf):
+        if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+            return jax.random.key(0)
+        return jnp.asarray(rng.uniform(0.2, 1, leaf.shape).astype(leaf.dtype))
+
+    return jax.tree.map(one, shapes)
+
+
+def filled(module, *args, **kwargs):
+    """A Linen module's variables."""
+    return numbers(jax.eval_shape(lambda: module.init(jax.random.key(0), *args, **kwargs)))
+
+
+def built(make):
+    """An NNX module."""
+    graph, state = nnx.split(nnx.eval_shape(lambda: make(nnx.Rngs(0))))
+    return nnx.merge(graph, numbers(state))
 
 
 class Pictures(nn.Module):
@@ -80,9 +95,7 @@ def test_linen_statistics_are_frozen_and_dropout_is_off(pictures):
 
 
 def test_nnx_statistics_are_frozen_and_dropout_is_off_in_a_copy(pictures):
-    module = PicturesNNX(nnx.Rngs(0))
-    module.batch.mean.set_value(jnp.linspace(-1, 1, 6))
-    module.batch.var.set_value(jnp.linspace(0.5, 2, 6))
+    module = built(PicturesNNX)
     network = from_flax(module)
     assert not module.drop.deterministic
     module.eval()
@@ -130,7 +143,7 @@ def test_nnx_cells_and_attention_have_their_axes():
             x = self.mix(self.attend(self.cells(self.embed(x))))
             return self.out(x.mean(axis=1).reshape(x.shape[0], -1))
 
-    module = Net(nnx.Rngs(0))
+    module = built(Net)
     network = from_flax(module)
     assert fan_ins(network) == {
         "attend/key/kernel": 4,
@@ -160,10 +173,18 @@ def test_a_layer_lifted_over_a_stack_is_not_guessed():
             )
             return lifted(2)(x).sum(axis=0)
 
-    network = from_flax(Stack(), jnp.zeros((1, 4)))
+    module, x = Stack(), jnp.zeros((1, 4))
+    network = from_flax(module, x, variables=filled(module, x))
     ((kernel, shape),) = [entry for path, entry in leaves_of(network).items() if path.endswith("kernel")]
     assert shape == (3, 4, 2)
     assert kernel.role == "unknown"
+
+
+def test_linen_weights_are_drawn_by_the_module_itself(key):
+    network = from_flax(nn.Dense(2, kernel_init=nn.initializers.uniform(0.01)), jnp.zeros((1, 40)))
+    one, two = (network.init(k, jnp.zeros((3, 40)))["kernel"] for k in jax.random.split(key))
+    assert not np.array_equal(one, two)
+    assert 0 <= float(one.min()) < float(one.max()) <= 0.01
 
 
 @pytest.mark.parametrize(

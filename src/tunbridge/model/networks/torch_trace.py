@@ -35,7 +35,7 @@ class Reader:
         if self.unsupported:
             raise InputError(
                 "a module of layers and functions that from_torch knows",
-                f"also {', '.join(dict.fromkeys(self.unsupported))}",
+                ", ".join(dict.fromkeys(self.unsupported)),
                 "Replace these, or write the network with from_functions.",
             )
 
@@ -207,7 +207,7 @@ def _traced(module: Any) -> tuple[Any, Any]:
     except Exception as error:  # the module's own code fails on a symbol, in any way it likes
         raise InputError(
             "a module that torch.fx can trace: one tensor in, no branches on values",
-            str(error).split("\n")[0],
+            str(error).split(". ")[0].split("\n")[0],
             "Remove what depends on values, or write the network with from_functions.",
         ) from error
 
