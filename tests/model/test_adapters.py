@@ -104,8 +104,10 @@ def test_the_outputs_are_the_framework_s_own(adapted):
     network, forward = adapted
     with jax.numpy_rank_promotion("allow"):
         wanted = np.asarray(forward(X))
-    outputs = jax.jit(lambda weights: network.apply(weights, X))(network.weights)
-    np.testing.assert_allclose(outputs, wanted, rtol=1e-5, atol=1e-6)
+    draws = tree.stack([network.weights, jax.tree.map(jnp.zeros_like, network.weights)])
+    outputs = jax.jit(jax.vmap(lambda weights: network.apply(weights, X)))(draws)
+    np.testing.assert_allclose(outputs[0], wanted, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(outputs[1], np.zeros_like(wanted))
 
 
 def test_fan_in_follows_the_axes_of_every_framework(adapted):

@@ -68,8 +68,8 @@ class PicturesNNX(nnx.Module):
         self.norm = nnx.LayerNorm(6, rngs=rngs)
         self.dense = nnx.Linear(6, 2, rngs=rngs)
 
-    def __call__(self, x):
-        x = self.norm(nnx.relu(self.drop(self.batch(self.conv(x)))))
+    def __call__(self, x, train=True):
+        x = self.norm(nnx.relu(self.drop(self.batch(self.conv(x))))) + float(train)
         return self.dense(x.mean(axis=(1, 2)))
 
 
@@ -100,7 +100,7 @@ def test_nnx_statistics_are_frozen_and_dropout_is_off_in_a_copy(pictures):
     assert not module.drop.deterministic
     module.eval()
     np.testing.assert_allclose(
-        outputs(network, pictures), nnx.jit(lambda module: module(pictures))(module), rtol=1e-5, atol=1e-6
+        outputs(network, pictures), nnx.jit(lambda module: module(pictures, train=False))(module), rtol=1e-5, atol=1e-6
     )
     assert fan_ins(network) == {"conv/kernel": 4 * 2 * 3, "dense/kernel": 6}
     assert leaves_of(network)["batch/bias"][0].role == "norm"
@@ -192,7 +192,8 @@ def test_linen_weights_are_drawn_by_the_module_itself(key):
     [
         (lambda: from_flax(nn.Dense), r"a flax\.linen\.Module or a flax\.nnx\.Module; got"),
         (lambda: from_flax(nn.Dense(2)), "example inputs with a Linen module"),
-        (lambda: from_flax(nn.Dropout(0.5, deterministic=False), jnp.zeros((1, 2))), "runs in evaluation mode"),
+        (lambda: from_flax(nn.Dropout(0.5, deterministic=False), jnp.zeros((1, 2))), "in evaluation mode"),
+        (lambda: from_flax(nn.Sequential([nn.Dropout(0.5)]), jnp.zeros((1, 2))), "Let its call take one of train"),
         (lambda: from_flax(nnx.Linear(2, 1, rngs=nnx.Rngs(0)), jnp.zeros((1, 2))), "an NNX module alone"),
         (
             lambda: from_flax(nn.Dense(2), jnp.zeros((1, 3)), variables={"params": {"kernel": jnp.zeros((4, 2))}}),

@@ -70,6 +70,7 @@ class NNX(eqx.Module):
     constants: PyTree
     leaves: Leaves
     graph: Any = eqx.field(static=True)
+    flags: tuple[tuple[str, bool], ...] = eqx.field(static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
         """Weights and embeddings redrawn as N(0, 1/fan-in), the rest as the module has it."""
@@ -79,7 +80,7 @@ class NNX(eqx.Module):
         """The module in evaluation mode, its other variables as they were."""
         nnx = framework("flax", "flax.nnx")
         with jax.numpy_rank_promotion("allow"):
-            return nnx.merge(self.graph, weights, self.constants)(x)
+            return nnx.merge(self.graph, weights, self.constants)(x, **dict(self.flags))
 
     def layout(self, weights: PyTree) -> PyTree:
         """Axes by layer: Flax stores (in, out), and a convolution's window before them."""
@@ -94,8 +95,8 @@ def from_flax(module: Any, x: Any = None, *, variables: PyTree | None = None) ->
     """A network from a Flax module that maps (points, ...features) to (points, outputs).
 
     It runs in evaluation mode: dropout is off, and all but parameters (running statistics, constants) stays as it is.
-    Linen modules are told so by whichever of ``train=False``, ``training=False``, ``is_training=False``,
-    ``deterministic=True`` and ``use_running_average=True`` their call takes, NNX modules by ``eval()`` on a copy.
+    A module is told so by whichever of ``train=False``, ``training=False``, ``is_training=False``,
+    ``deterministic=True`` and ``use_running_average=True`` its call takes, an NNX module also by ``eval()`` on a copy.
 
     Parameters
     ----------
@@ -131,8 +132,7 @@ def from_flax(module: Any, x: Any = None, *, variables: PyTree | None = None) ->
 def _from_linen(module: Any, x: Any, variables: PyTree | None) -> Linen:
     if x is None:
         raise InputError("example inputs with a Linen module", "none", "Write from_flax(module, x[:1]).")
-    taken, x = inspect.signature(type(module).__call__).parameters, jnp.asarray(x)
-    flags = tuple((name, value) for name, value in _EVALUATION.items() if name in taken and _open(module, name))
+    x, flags = jnp.asarray(x), _flags(module)
     layers: dict[tuple, Any] = {}
     try:
         if variables is None:
@@ -142,9 +142,9 @@ def _from_linen(module: Any, x: Any, variables: PyTree | None) -> Linen:
         network = Linen(weights, constants, Leaves.of(()), _Held(module), flags)
         with framework("flax", "flax.linen").intercept_methods(_recording(layers)):
             jax.eval_shape(network.apply, weights, x)
-    except framework("flax", "flax.errors").FlaxError as error:
+    except (framework("flax", "flax.errors").FlaxError, TypeError, ValueError) as error:
         raise InputError(
-            "a module that runs in evaluation mode, without random numbers or mutable collections, on this x",
+            "a Linen module that runs on this x in evaluation mode, without random numbers or mutable collections",
             str(error).split("\n")[0],
             f"Let its call take one of {', '.join(_EVALUATION)}, and give variables that fit it.",
         ) from error
@@ -158,12 +158,14 @@ def _from_nnx(module: Any) -> NNX:
     graph, weights, constants = nnx.split(module, nnx.Param, ...)
     weights = nnx.to_pure_dict(weights)
     nodes = {path: node for path, node in nnx.iter_graph(module) if isinstance(node, nnx.Module)}
-    return NNX(weights, nnx.to_pure_dict(constants), _layout(weights, nodes), graph)
+    return NNX(weights, nnx.to_pure_dict(constants), _layout(weights, nodes), graph, _flags(module))
 
 
-def _open(module: Any, name: str) -> bool:
-    """Whether an argument of a call is not settled by a field of the same name already."""
-    return getattr(module, name, None) is None
+def _flags(module: Any) -> tuple[tuple[str, bool], ...]:
+    """Those of `_EVALUATION` that a module's call takes, and that no field of the same name settles already."""
+    taken = inspect.signature(type(module).__call__).parameters
+    settled = {name for name in _EVALUATION if isinstance(getattr(module, name, None), bool)}
+    return tuple((name, value) for name, value in _EVALUATION.items() if name in taken and name not in settled)
 
 
 def _unboxed(variables: PyTree) -> PyTree:

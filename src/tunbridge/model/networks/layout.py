@@ -79,7 +79,7 @@ def require_known(layout: PyTree, needed_by: str) -> None:
         raise InputError(
             f"a layout of every weight, which {needed_by} needs",
             f"none for {', '.join(unknown)}",
-            "Pass layout= to the network's adapter, or choose a prior that needs none.",
+            "Give layout= to from_functions, or choose a prior that needs none.",
         )
 
 
