@@ -231,12 +231,17 @@ def test_everything_unknown_is_named_at_once():
             self.heard.register_forward_hook(lambda *_: None)
 
         def forward(self, x):
-            return torch.sort(self.ring(self.block(x)))[0].cumprod(1) + self.heard(x)
+            x = torch.sort(self.ring(self.block(x)))[0].cumprod(1) + self.heard(x)
+            return x.to(x.device).sum(dtype=torch.float32)
 
     with pytest.raises(tb.InputError) as caught:
         from_torch(Net())
-    named = "normed (parametrizations), heard (hooks), block.1 (ConvTranspose1d), ring (Conv1d with "
-    assert named + "padding_mode='circular'), function sort, method cumprod" in str(caught.value)
+    named = (
+        "normed (parametrizations), heard (hooks), block.1 (ConvTranspose1d), "
+        "ring (Conv1d with padding_mode='circular'), function sort, method cumprod, "
+        "attribute device, method to, the argument torch.float32"
+    )
+    assert named in str(caught.value)
 
 
 class Branches(nn.Module):

@@ -99,11 +99,6 @@ def getitem(x: Any, index: Any) -> Any:
     return x[index]
 
 
-def attribute(x: Array, name: str) -> Any:
-    """``x.shape``, ``x.ndim`` and ``x.T``, the attributes that a graph may read."""
-    return {"shape": x.shape, "ndim": x.ndim, "T": x.T}[name]
-
-
 def size(x: Array, dim: int | None = None) -> Any:
     """The shape, or one of its numbers."""
     return x.shape if dim is None else x.shape[dim]
@@ -141,6 +136,8 @@ def masked_fill(x: Array, mask: Array, value: ArrayLike) -> Array:
     condition, filled, kept = aligned(mask, value, x)
     return jnp.where(condition, filled, kept)
 
+
+ATTRIBUTES: dict[str, Callable] = {"T": jnp.transpose, "mT": jnp.matrix_transpose, "ndim": jnp.ndim, "shape": jnp.shape}
 
 ACTIVATIONS: dict[str, Callable] = {
     "celu": lambda x, alpha=1.0: jax.nn.celu(x, alpha),
@@ -211,7 +208,7 @@ SHAPES: dict[str, Callable] = {
     "expand": expand,
     "flatten": flatten,
     "float": lambda x: x.astype(jax.dtypes.canonicalize_dtype(float)),
-    "getattr": attribute,
+    "getattr": lambda x, name: ATTRIBUTES[name](x),
     "getitem": getitem,
     "permute": lambda x, *dims: jnp.transpose(x, _sizes(dims)),
     "reshape": reshape,

@@ -7,6 +7,7 @@ import operator
 from typing import Any
 
 from tunbridge.core.errors import InputError
+from tunbridge.model.networks.torch_functions import ATTRIBUTES
 from tunbridge.model.networks.torch_graph import FUNCTIONS, Graph, Items, Named, Slice, Step, Value, Weight
 from tunbridge.model.networks.torch_layers import LAYERS, attribute
 
@@ -69,7 +70,10 @@ class Reader:
             return self._layer(node, node.name, _submodule(self.module, node), node.args, node.kwargs)
         name = _name(node).removesuffix("_")
         if name not in FUNCTIONS:
-            self._refuse(node, f"{'method ' if node.op == 'call_method' else 'function '}{name}")
+            self._refuse(node, f"{'method' if node.op == 'call_method' else 'function'} {name}")
+            return []
+        if name == "getattr" and node.args[1] not in ATTRIBUTES:
+            self._refuse(node, f"attribute {node.args[1]}")
             return []
         kwargs = {key: value for key, value in node.kwargs.items() if key != "inplace" and (value or key not in _OFF)}
         return self._step(node, node.name, name, node.args, kwargs)
@@ -100,7 +104,8 @@ class Reader:
     def _arrays(self, layer: Any, module: Any) -> dict[str, Any]:
         """A layer's own tensors as arguments."""
         if layer.arrays is None:
-            return {"arrays": {name: self._weight(tensor) for name, tensor in module.named_parameters()}}
+            named = module.named_parameters(remove_duplicate=False)
+            return {"arrays": {name: self._weight(tensor) for name, tensor in named}}
         tensors = {name: getattr(module, name) for name in layer.arrays}
         return {name: self._weight(tensor) for name, tensor in tensors.items() if tensor is not None}
 
@@ -154,9 +159,9 @@ class Reader:
 
     def _read_later(self, node: Any, later: list[Any]) -> bool:
         """Whether what a node writes to, or a view of it, is read after the node by its old name."""
-        root = node.args[0]
+        root = node.all_input_nodes[0]
         while self._is_view(root):
-            root = root.args[0]
+            root = root.all_input_nodes[0]
         stale, queue = {root}, [root]
         while queue:
             for user in queue.pop().users:
