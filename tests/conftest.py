@@ -1,9 +1,12 @@
 """Every test: rank promotion raises (a silent (n,) against (n, 1) is this field's classic bug), warnings are errors."""
 
+import os
+
 import jax
 import matplotlib
 import pytest
 
+os.environ.setdefault("KERAS_BACKEND", "jax")
 matplotlib.use("Agg")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 

@@ -82,6 +82,17 @@ def test_tutorials_run(path, monkeypatch):
     plt.close("all")
 
 
+@pytest.mark.parametrize("framework", ["keras", "torch"])
+def test_networks_from_elsewhere_run(framework):
+    pytest.importorskip(framework)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "networks.md").read_text(), re.S)
+    (code,) = [block for block in blocks if f"import {framework}\n" in block]
+    scope = {}
+    exec(compile(code, "networks.md", "exec"), scope)
+    model, rows = scope["model"].bind(tb.Data([[0.0], [1.0]], [0.0, 1.0]))
+    assert model.check_inputs(model.network.weights, rows.x, 1) is None
+
+
 def test_the_changelog_knows_the_version():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert tb.__version__ == version

@@ -1,8 +1,11 @@
 """Networks: functions of weights and inputs, with a layout of their weights."""
 
 from tunbridge.model.networks.equinox import from_equinox
+from tunbridge.model.networks.flax import from_flax
 from tunbridge.model.networks.functions import from_functions
+from tunbridge.model.networks.keras import from_keras
 from tunbridge.model.networks.layout import Leaf
 from tunbridge.model.networks.mlp import MLP
+from tunbridge.model.networks.torch import from_torch
 
-__all__ = ["MLP", "Leaf", "from_equinox", "from_functions"]
+__all__ = ["MLP", "Leaf", "from_equinox", "from_flax", "from_functions", "from_keras", "from_torch"]

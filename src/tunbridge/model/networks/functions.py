@@ -8,7 +8,7 @@ from jax import Array
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
-from tunbridge.model.networks.layout import Leaf
+from tunbridge.model.networks.layout import Leaf, Leaves
 
 
 class Functions(eqx.Module):
@@ -16,7 +16,7 @@ class Functions(eqx.Module):
 
     make: Callable[[Key, Array], PyTree] = eqx.field(static=True)
     call: Callable[[PyTree, Array], Array] = eqx.field(static=True)
-    leaves: PyTree
+    leaves: Leaves | None
 
     def init(self, key: Key, x: Array) -> PyTree:
         """Weights from the user's first function."""
@@ -44,17 +44,6 @@ class Functions(eqx.Module):
         return self
 
 
-class _Static(eqx.Module):
-    """A pytree of hashable leaves that takes no part in tracing."""
-
-    leaves: tuple = eqx.field(static=True)
-    structure: jax.tree_util.PyTreeDef = eqx.field(static=True)
-
-    @property
-    def tree(self) -> PyTree:
-        return jax.tree.unflatten(self.structure, self.leaves)
-
-
 def from_functions(
     init: Callable[[Key, Array], PyTree],
     apply: Callable[[PyTree, Array], Array],
@@ -80,7 +69,6 @@ def from_functions(
     """
     if layout is None:
         return Functions(init, apply, None)
-    leaves, structure = jax.tree.flatten(layout)
-    if not all(isinstance(leaf, Leaf) for leaf in leaves):
+    if not all(isinstance(leaf, Leaf) for leaf in jax.tree.leaves(layout)):
         raise InputError("a pytree of tb.networks.Leaf", f"{layout}", "Give one Leaf an array of weights.")
-    return Functions(init, apply, _Static(tuple(leaves), structure))
+    return Functions(init, apply, Leaves.of(layout))

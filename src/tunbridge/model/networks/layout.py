@@ -3,6 +3,7 @@
 import dataclasses
 import math
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -38,6 +39,39 @@ class Leaf:
         return math.prod(shape[axis] for axis in self.inputs + self.shared)
 
 
+class Leaves(eqx.Module):
+    """A pytree of `Leaf` that takes no part in tracing."""
+
+    flat: tuple[Leaf, ...] = eqx.field(static=True)
+    structure: jax.tree_util.PyTreeDef = eqx.field(static=True)
+
+    @staticmethod
+    def of(tree: PyTree) -> "Leaves":
+        """The leaves of a tree, with its structure."""
+        flat, structure = jax.tree.flatten(tree)
+        return Leaves(tuple(flat), structure)
+
+    @property
+    def tree(self) -> PyTree:
+        """The tree again."""
+        return jax.tree.unflatten(self.structure, self.flat)
+
+
+def kernel_of(equation: str) -> Leaf:
+    """The kernel of an einsum ``inputs,kernel->outputs``: an axis that the outputs lack is summed over.
+
+    Examples
+    --------
+    >>> kernel_of("btd,dhk->bthk")
+    Leaf(role='weight', inputs=(0,), outputs=(1, 2), shared=())
+    """
+    operands, outputs = equation.replace(" ", "").split("->")
+    kernel = operands.split(",")[1]
+    summed = tuple(axis for axis, letter in enumerate(kernel) if letter not in outputs)
+    kept = tuple(axis for axis, letter in enumerate(kernel) if letter in outputs)
+    return Leaf("weight", inputs=summed, outputs=kept)
+
+
 def require_known(layout: PyTree, needed_by: str) -> None:
     """InputError that names the leaves whose axes the network could not tell."""
     unknown = [path for path, leaf in flatten_with_paths(layout) if leaf.role == "unknown"]
@@ -45,7 +79,7 @@ def require_known(layout: PyTree, needed_by: str) -> None:
         raise InputError(
             f"a layout of every weight, which {needed_by} needs",
             f"none for {', '.join(unknown)}",
-            "Pass layout= to the network's adapter, or choose what needs none.",
+            "Give layout= to from_functions, or choose what needs none.",
         )
 
 
