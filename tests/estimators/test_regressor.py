@@ -90,6 +90,12 @@ def test_a_fit_depends_on_rows_and_weights_alone(fitted):
     np.testing.assert_array_equal(trained().fit(X, Y, twice).predict(X), copied.predict(X))
 
 
+def test_the_answer_for_a_row_does_not_depend_on_its_company(fitted):
+    alone, among, many = (fitted.predict(rows)[:3] for rows in (X[:3], X, np.tile(X, (4, 1))))
+    np.testing.assert_array_equal(alone, among)
+    np.testing.assert_array_equal(alone, many)
+
+
 def test_several_outputs_keep_their_columns_and_a_flat_y_stays_flat():
     both = np.column_stack([Y, 100 - 3 * Y])
     made = linear().fit(X, both)
