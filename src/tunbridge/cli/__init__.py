@@ -25,7 +25,13 @@ for command in (fit, predict, compare, methods, info, data):
 
 
 def main() -> None:
-    """Run the command line: a wrong call ends with one sentence and exit code 2, other failures with 1."""
+    """Run the command line: a wrong call ends with one sentence and exit code 2, other failures with 1.
+
+    Compiled programs are kept for the next call, in ``~/.cache/tunbridge`` unless JAX_COMPILATION_CACHE_DIR says where.
+    """
+    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tunbridge")
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
     try:
         app()
     except Exception as error:  # no traceback reaches a user, unless asked for
