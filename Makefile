@@ -5,8 +5,10 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test test-all lint docs bench clean
 
-demo: $(VENV)/.core            ## compare the methods on a real table and a curve
-	MPLBACKEND=Agg $(BIN)/python examples/demo.py
+demo: $(VENV)/.core            ## compare all methods on a real table: demo/report.html
+	mkdir -p demo
+	$(BIN)/tunbridge data diabetes --out demo/diabetes.csv
+	$(BIN)/tunbridge compare demo/diabetes.csv --target progression --seconds 30 --out demo --overwrite
 
 test: lint                     ## everything but the slow tests
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"

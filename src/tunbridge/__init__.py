@@ -25,7 +25,7 @@ if TYPE_CHECKING:
         TunbridgeError,
     )
     from tunbridge.core.types import Params, Predictive
-    from tunbridge.estimators import BayesianClassifier, BayesianRegressor
+    from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
     from tunbridge.inference.point.dropout import (
         Dropout,
         MCDropout,
@@ -85,6 +85,7 @@ _NAMES = {
     "cite": "tunbridge.core.citations",
     "compare": "tunbridge.bench.compare",
     "tau_from_weight_decay": "tunbridge.inference.point.dropout",
+    "to_bayesian": "tunbridge.estimators.convert",
     "weight_decay_from_tau": "tunbridge.inference.point.dropout",
     "load": "tunbridge.inference.store",
 }
@@ -128,6 +129,7 @@ __all__ = [
     "priors",
     "schedules",
     "tau_from_weight_decay",
+    "to_bayesian",
     "weight_decay_from_tau",
 ]
 

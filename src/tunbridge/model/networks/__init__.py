@@ -6,6 +6,7 @@ from tunbridge.model.networks.functions import from_functions
 from tunbridge.model.networks.keras import from_keras
 from tunbridge.model.networks.layout import Leaf
 from tunbridge.model.networks.mlp import MLP
+from tunbridge.model.networks.module import from_module
 from tunbridge.model.networks.torch import from_torch
 
-__all__ = ["MLP", "Leaf", "from_equinox", "from_flax", "from_functions", "from_keras", "from_torch"]
+__all__ = ["MLP", "Leaf", "from_equinox", "from_flax", "from_functions", "from_keras", "from_module", "from_torch"]

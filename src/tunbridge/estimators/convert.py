@@ -1,0 +1,81 @@
+"""A network that is trained already, and its data, to a posterior in one call."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from tunbridge.core.data import Data
+from tunbridge.core.types import Key, Likelihood, Params, Prior
+from tunbridge.inference.base import Method
+from tunbridge.inference.point.ensemble import Ensemble
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.registry import METHODS
+from tunbridge.model import defaults
+from tunbridge.model.likelihoods import Bernoulli, Categorical
+from tunbridge.model.model import Model
+from tunbridge.model.networks.module import from_module
+from tunbridge.model.priors import Normal, fan_in
+
+
+def to_bayesian(
+    module: Any,
+    data: Data,
+    method: str | Method = "mcdropout",
+    *,
+    key: Key,
+    prior: Prior | None = None,
+    likelihood: Likelihood | None = None,
+    **options: Any,
+) -> Posterior:
+    """The posterior of a network from elsewhere, which starts from the weights that it has.
+
+    Members of an ensemble start apart from each other, and so afresh.
+
+    Parameters
+    ----------
+    module
+        An Equinox, Flax, Keras or PyTorch module.
+    data
+        What it was trained on, in the units it takes.
+    method
+        A name of `tunbridge.METHODS`, or a method.
+    key
+        Decides everything random.
+    prior
+        None is ``Normal(fan_in(1.0))``.
+    likelihood
+        None asks the data: whole-number labels are classes, of which the network has a logit each (or one for two);
+        other numbers have normal noise of unknown scale.
+    options
+        Those of `Method.fit`.
+
+    Examples
+    --------
+    >>> import equinox as eqx, jax, tunbridge as tb
+    >>> module = eqx.nn.MLP(1, 1, 20, 1, key=jax.random.key(0))
+    >>> data = tb.datasets.curve(jax.random.key(1), 40)
+    >>> quick = tb.MCDropout(train=tb.Train(20))
+    >>> tb.to_bayesian(module, data, quick, key=jax.random.key(2)).predict(data.x).epistemic.shape
+    (40, 1)
+    """
+    network = from_module(module, data.x[:1])
+    chosen = METHODS[method]() if isinstance(method, str) else method
+    labels = data.y.ndim == 1 and jnp.issubdtype(data.y.dtype, jnp.integer)
+    weights = network.weights  # type: ignore[attr-defined]
+    if likelihood is None:
+        outputs = jax.eval_shape(network.apply, weights, data.x[:1]).shape[-1]
+        classes = Bernoulli() if outputs == 1 else Categorical(outputs)
+        likelihood = classes if labels else defaults.of_numbers()
+    model = Model(network, Normal(fan_in(1.0)) if prior is None else prior, likelihood)
+    if isinstance(chosen, Ensemble):
+        return chosen.fit(model, data, key=key, **options)
+    return chosen.fit(model, data, key=key, init=_start(model, weights, data), **options)
+
+
+def _start(model: Model, weights: Any, data: Data) -> Params:
+    """The module's weights in the prior's coordinates, its scales at their medians."""
+    bound, _ = model.bind(data)
+    scales = bound.prior.median_scales()
+    raw = bound.prior.raw(weights, scales, bound.network.layout(weights))
+    return Params(raw, scales)

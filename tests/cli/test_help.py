@@ -1,0 +1,52 @@
+"""The help is complete, and says the same as the docs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from cli.commands import call
+from tunbridge.cli import app
+
+DOCS = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
+COMMANDS = typer.main.get_command(app).commands
+
+
+def test_every_command_has_a_section_and_a_sentence(capsys):
+    assert re.findall(r"^## (\w+)$", DOCS, re.M) == list(COMMANDS)
+    _, said, _ = call(capsys, "--help")
+    assert all(name in said for name in COMMANDS)
+    assert all(command.help for command in COMMANDS.values())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_options_are_those_of_the_docs_and_each_has_a_sentence(name, capsys):
+    options = [parameter for parameter in COMMANDS[name].params if parameter.param_type_name == "option"]
+    named = {flag for option in options for flag in option.opts} - {"--help"}
+    section = re.search(rf"^## {name}$(.*?)(?=^## |\Z)", DOCS, re.M | re.S).group(1)
+    rows = re.findall(r"^\| (`-.*?) \|", section, re.M)
+    assert set(re.findall(r"`(-[\w-]+)`", " ".join(rows))) == named
+    code, said, _ = call(capsys, name, "--help")
+    assert code == 0
+    assert all(flag in said for flag in named)
+    assert all(option.help for option in options)
+
+
+HELP = """
+import sys
+from tunbridge.cli import main
+
+sys.argv = ["tunbridge", "--help"]
+try:
+    main()
+finally:
+    print(sorted({"jax", "sklearn", "matplotlib", "pyarrow", "numpyro"} & set(sys.modules)))
+"""
+
+
+def test_the_help_imports_nothing_heavy():
+    run = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
+    assert run.stdout.strip().endswith("[]")
