@@ -102,3 +102,10 @@ def test_rows_that_cannot_be_standardised_are_refused(change, said):
 def test_other_features_are_refused(fitted):
     with pytest.raises(tb.InputError, match=r"features of shape \(2,\); got shape \(3,\)"):
         fitted.predict(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize("size", [1e-200, 1.0, 1e30])
+def test_numbers_of_every_size_are_standardised(size):
+    x = size * np.array([[1.0, 7.0], [-1.0, 7.0], [3.0, 7.0]])
+    scaled = tb.datasets.Scaling.of(x).inputs(x)
+    np.testing.assert_allclose(scaled, [[0.0, 0.0], [-1.224744871, 0.0], [1.224744871, 0.0]], atol=1e-8)

@@ -69,6 +69,8 @@ def _matrix(y: Any) -> np.ndarray:
 
 def _statistics(rows: np.ndarray, weight: Any) -> tuple[np.ndarray, np.ndarray]:
     shift = np.average(rows, axis=0, weights=weight)
-    scale = np.sqrt(np.average((rows - shift[None]) ** 2, axis=0, weights=weight))
-    varies = scale > 1e-12 * np.maximum(np.abs(shift), 1e-300)
+    off = rows - shift[None]
+    unit = np.where((largest := np.abs(off).max(axis=0)) > 0, largest, 1.0)  # squares neither overflow nor vanish
+    scale = unit * np.sqrt(np.average((off / unit[None]) ** 2, axis=0, weights=weight))
+    varies = scale > 1e-12 * np.abs(shift)
     return shift, np.where(varies, scale, 1.0)
