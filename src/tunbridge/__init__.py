@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     )
     from tunbridge.inference.point.ensemble import Ensemble
     from tunbridge.inference.point.map import MAP
+    from tunbridge.inference.point.momentum import momentum_from_physics, physics_from_momentum
     from tunbridge.inference.point.swag import SWAG
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
     from tunbridge.inference.registry import METHODS
@@ -71,6 +72,8 @@ _NAMES = {
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
     "compare": "tunbridge.bench.compare",
+    "momentum_from_physics": "tunbridge.inference.point.momentum",
+    "physics_from_momentum": "tunbridge.inference.point.momentum",
     "tau_from_weight_decay": "tunbridge.inference.point.dropout",
     "weight_decay_from_tau": "tunbridge.inference.point.dropout",
 }
@@ -103,7 +106,9 @@ __all__ = [
     "datasets",
     "likelihoods",
     "metrics",
+    "momentum_from_physics",
     "networks",
+    "physics_from_momentum",
     "plots",
     "priors",
     "schedules",
