@@ -25,10 +25,11 @@ lint: $(VENV)/.test            ## style, types and the dependency rule
 docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
 	env -u MPLBACKEND $(BIN)/python -m sphinx -E -a -W --keep-going -b html docs docs/_build/html
 
-bench: $(VENV)/.test           ## the figures of docs/benchmarks.md
+bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of the dropout tutorial
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/members.py
 	$(BIN)/python benchmarks/ensemble_size.py
+	$(BIN)/python benchmarks/dropout_study.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Tunbridge needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12") if sys.version_info < (3, 11) else 0'

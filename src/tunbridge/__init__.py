@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     )
     from tunbridge.inference.point.ensemble import Ensemble
     from tunbridge.inference.point.map import MAP
+    from tunbridge.inference.point.momentum import momentum_from_physics, physics_from_momentum
     from tunbridge.inference.point.swag import SWAG
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
     from tunbridge.inference.registry import METHODS
@@ -84,6 +85,8 @@ _NAMES = {
     "TunbridgeError": "tunbridge.core.errors",
     "cite": "tunbridge.core.citations",
     "compare": "tunbridge.bench.compare",
+    "momentum_from_physics": "tunbridge.inference.point.momentum",
+    "physics_from_momentum": "tunbridge.inference.point.momentum",
     "tau_from_weight_decay": "tunbridge.inference.point.dropout",
     "to_bayesian": "tunbridge.estimators.convert",
     "weight_decay_from_tau": "tunbridge.inference.point.dropout",
@@ -124,7 +127,9 @@ __all__ = [
     "likelihoods",
     "load",
     "metrics",
+    "momentum_from_physics",
     "networks",
+    "physics_from_momentum",
     "plots",
     "priors",
     "schedules",
