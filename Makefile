@@ -28,6 +28,7 @@ docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
 bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of the dropout tutorial
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/members.py
+	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/ensemble_size.py
 	$(BIN)/python benchmarks/dropout_study.py
 

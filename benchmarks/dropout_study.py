@@ -34,7 +34,7 @@ def made(width: int, likelihood) -> tb.Model:
 
 def parts(data: tb.Data, key, numbers: bool) -> tuple[tb.Data, tb.Data, tb.datasets.Scaling]:
     train, test = tb.datasets.split(data, key)
-    scaling = tb.datasets.Scaling.of(train, numbers)
+    scaling = tb.datasets.Scaling.of(train.x, train.y if numbers else None)
     return scaling.apply(train), scaling.apply(test), scaling
 
 

@@ -108,5 +108,16 @@ def cost_of_methods(num=1000, repeats=20):
     return found
 
 
+def help_seconds(repeats=5):
+    """`tunbridge --help`, from the start of the process to its end."""
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        subprocess.run([sys.executable, "-m", "tunbridge", "--help"], capture_output=True, check=True)
+        seconds.append(time.perf_counter() - began)
+    return float(np.median(seconds))
+
+
 if __name__ == "__main__":
-    record("prediction", {"million": a_million_rows(), "gigabytes": memory(), "methods": cost_of_methods()})
+    figures = {"million": a_million_rows(), "gigabytes": memory(), "methods": cost_of_methods()}
+    record("prediction", {**figures, "help_seconds": help_seconds()})
