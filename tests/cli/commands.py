@@ -1,6 +1,8 @@
 """How tests call the command line, and a table for it."""
 
+import io
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 import numpy as np
 import pyarrow as pa
@@ -10,17 +12,17 @@ from tunbridge.cli import main
 from tunbridge.datasets import table as tables
 
 
-def call(capsys, *arguments):
+def call(*arguments):
     """(exit code, standard output, standard error) of a call in this process."""
-    with pytest.MonkeyPatch.context() as patch:
+    said, error = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(said), redirect_stderr(error):
         patch.setattr(sys, "argv", ["tunbridge", *map(str, arguments)])
         try:
             main()
             code = 0
         except SystemExit as end:
             code = end.code or 0
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    return code, said.getvalue(), error.getvalue()
 
 
 def penguins(path, num=60, missing=False):

@@ -24,7 +24,7 @@ def fitted(tmp_path_factory):
     common = ["-m", "map", "--ignore", "depth", *QUICK]
     for name, target, other in (("numbers", "mass $g$", "species"), ("classes", "species", "mass $g$")):
         arguments = ["fit", data, "-t", target, "--out", folder / name, "--ignore", other, *common]
-        subprocess.run([sys.executable, "-m", "tunbridge", *map(str, arguments)], check=True, capture_output=True)
+        assert call(*arguments)[0] == 0
     return folder
 
 
@@ -36,9 +36,9 @@ def test_a_fit_leaves_a_posterior_how_to_read_its_table_and_a_report(fitted):
         assert facts["scores"][0]["method"] == "map"
 
 
-def test_predictions_of_numbers_come_with_their_spread(fitted, capsys):
+def test_predictions_of_numbers_come_with_their_spread(fitted):
     out = fitted / "numbers.parquet"
-    code, said, _ = call(capsys, "predict", fitted / "numbers", fitted / "data.csv", "--out", out, "--mass", "0.8")
+    code, said, _ = call("predict", fitted / "numbers", fitted / "data.csv", "--out", out, "--mass", "0.8")
     assert (code, said.strip()) == (0, f"60 rows in {out}")
     found = tables.read(out)
     parts = ("mean", "sd", "lower_80", "upper_80", "aleatoric_sd", "epistemic_sd")
@@ -48,40 +48,40 @@ def test_predictions_of_numbers_come_with_their_spread(fitted, capsys):
     assert all(low < mean < high for low, mean, high in zip(*columns, strict=True))
 
 
-def test_predictions_of_classes_come_with_probabilities(fitted, capsys):
-    code, said, _ = call(capsys, "predict", fitted / "classes", fitted / "data.csv")
+def test_predictions_of_classes_come_with_probabilities(fitted):
+    code, said, _ = call("predict", fitted / "classes", fitted / "data.csv")
     assert code == 0
     head, *rows = said.strip().splitlines()
     assert head == '"species","p(Adélie)","p(Gentoo & co)","aleatoric_nats","epistemic_nats"'
     assert len(rows) == 60
 
 
-def test_info_says_what_was_fitted(fitted, capsys):
-    code, said, _ = call(capsys, "info", fitted / "classes")
+def test_info_says_what_was_fitted(fitted):
+    code, said, _ = call("info", fitted / "classes")
     assert code == 0
     for words in ("one of 2", "Bernoulli", "MAP(step_size", "tunbridge 0", "accuracy", "Stopped after"):
         assert words in said
 
 
-def test_methods_lists_every_method(capsys):
-    code, said, _ = call(capsys, "methods")
+def test_methods_lists_every_method():
+    code, said, _ = call("methods")
     assert code == 0
     assert all(name in said for name in tb.METHODS)
 
 
-def test_several_targets_are_fitted_together(tmp_path, capsys):
+def test_several_targets_are_fitted_together(tmp_path):
     data = penguins(tmp_path / "data.parquet")
     targets = ("-t", "mass $g$", "-t", "depth")
-    code, said, error = call(capsys, "fit", data, *targets, "-m", "map", "--out", tmp_path / "run", *QUICK, "-q")
+    code, said, error = call("fit", data, *targets, "-m", "map", "--out", tmp_path / "run", *QUICK, "-q")
     assert code == 0, error
-    code, said, _ = call(capsys, "predict", tmp_path / "run", data)
+    code, said, _ = call("predict", tmp_path / "run", data)
     assert '"depth_mean"' in said.splitlines()[0]
 
 
-def test_compare_writes_one_report_about_all(tmp_path, capsys):
+def test_compare_writes_one_report_about_all(tmp_path):
     data = penguins(tmp_path / "data.csv")
     arguments = ("compare", data, "-t", "species", "--methods", "map,ensemble", "--out", tmp_path / "out", *QUICK)
-    code, said, error = call(capsys, *arguments)
+    code, said, error = call(*arguments)
     assert code == 0, error
     assert "Target 'species': one of 2 classes ('Adélie', 'Gentoo & co')." in said
     page = (tmp_path / "out" / "report.html").read_text()
@@ -105,14 +105,14 @@ def test_compare_writes_one_report_about_all(tmp_path, capsys):
         (("compare", "{data}", "-t", "species", "--methods", "map,magic"), "a method of map"),
     ],
 )
-def test_a_wrong_call_ends_with_one_sentence_and_leaves_nothing(arguments, sentence, tmp_path, capsys):
+def test_a_wrong_call_ends_with_one_sentence_and_leaves_nothing(arguments, sentence, tmp_path):
     data, gaps = penguins(tmp_path / "data.csv"), penguins(tmp_path / "gaps.csv", missing=True)
     places = {"data": data, "gaps": gaps, "folder": tmp_path}
     before = sorted(tmp_path.iterdir())
     filled = [argument.format(**places) for argument in arguments]
     if "--out" not in filled and filled[0] in ("fit", "compare"):
         filled += ["--out", str(tmp_path / "run")]
-    code, said, error = call(capsys, *filled)
+    code, said, error = call(*filled)
     assert code == 2
     assert error.startswith("Error: ")
     assert sentence in error
@@ -121,47 +121,47 @@ def test_a_wrong_call_ends_with_one_sentence_and_leaves_nothing(arguments, sente
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_results_are_not_overwritten_unless_asked(fitted, capsys):
+def test_results_are_not_overwritten_unless_asked(fitted):
     arguments = ("fit", fitted / "data.csv", "-t", "species", "--out", fitted / "classes")
-    code, _, error = call(capsys, *arguments)
+    code, _, error = call(*arguments)
     assert code == 2
     assert "--overwrite" in error
     assert tb.load(fitted / "classes") is not None
 
 
-def test_rows_with_missing_values_may_be_left_out(fitted, tmp_path, capsys):
+def test_rows_with_missing_values_may_be_left_out(fitted, tmp_path):
     gaps = penguins(tmp_path / "gaps.csv", missing=True)
-    code, _, error = call(capsys, "predict", fitted / "classes", gaps)
+    code, _, error = call("predict", fitted / "classes", gaps)
     assert code == 2
     assert "'island' (rows 4, 18; 2 in all)" in error
     assert "--drop-missing" in error
-    code, said, _ = call(capsys, "predict", fitted / "classes", gaps, "--drop-missing")
+    code, said, _ = call("predict", fitted / "classes", gaps, "--drop-missing")
     assert code == 0
     rows = said.strip().splitlines()
     assert len(rows) == 59
     assert rows[4].startswith("5,")
 
 
-def test_new_levels_and_lost_columns_are_named(fitted, tmp_path, capsys):
+def test_new_levels_and_lost_columns_are_named(fitted, tmp_path):
     table = tables.read(fitted / "data.csv")
     odd = table.set_column(1, "island", pa.array(["Mauritius"] * 60))
     tables.write(odd, tmp_path / "odd.csv")
     tables.write(table.drop_columns(["island"]), tmp_path / "less.csv")
-    assert "got 'Mauritius', first in row 1" in call(capsys, "predict", fitted / "classes", tmp_path / "odd.csv")[2]
-    assert "the column 'island'" in call(capsys, "predict", fitted / "classes", tmp_path / "less.csv")[2]
+    assert "got 'Mauritius', first in row 1" in call("predict", fitted / "classes", tmp_path / "odd.csv")[2]
+    assert "the column 'island'" in call("predict", fitted / "classes", tmp_path / "less.csv")[2]
 
 
-def test_a_damaged_run_is_refused_in_a_sentence(fitted, tmp_path, capsys):
+def test_a_damaged_run_is_refused_in_a_sentence(fitted, tmp_path):
     for name, text in (("run.json", "{"), ("run.json", '{"format": 99}'), ("posterior.npz", "x")):
         shutil.copytree(fitted / "classes", tmp_path / "copy", dirs_exist_ok=True)
         (tmp_path / "copy" / name).write_text(text)
-        code, _, error = call(capsys, "predict", tmp_path / "copy", fitted / "data.csv")
+        code, _, error = call("predict", tmp_path / "copy", fitted / "data.csv")
         assert code in (1, 2)
         assert error.count("\n") == 1
         assert "Traceback" not in error
 
 
-def test_what_nobody_foresaw_is_a_sentence_too(monkeypatch, tmp_path, capsys):
+def test_what_nobody_foresaw_is_a_sentence_too(monkeypatch, tmp_path):
     from tunbridge.cli import study
 
     def fail(*arguments, **options):
@@ -169,19 +169,32 @@ def test_what_nobody_foresaw_is_a_sentence_too(monkeypatch, tmp_path, capsys):
 
     monkeypatch.setattr(study, "compare", fail)
     data = penguins(tmp_path / "data.csv")
-    code, _, error = call(capsys, "fit", data, "-t", "species", "--out", tmp_path / "run")
+    code, _, error = call("fit", data, "-t", "species", "--out", tmp_path / "run")
     assert code == 1
     assert "This should not happen (ZeroDivisionError: by nought)" in error
     assert not (tmp_path / "run").exists()
     monkeypatch.setenv("TUNBRIDGE_DEBUG", "1")
     with pytest.raises(ZeroDivisionError):
-        call(capsys, "fit", data, "-t", "species", "--out", tmp_path / "run")
+        call("fit", data, "-t", "species", "--out", tmp_path / "run")
 
 
 def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
     """A real process and a real signal; the result is that of a run that nobody interrupted, to the bit."""
     data = penguins(tmp_path / "data.csv")
-    common = [sys.executable, "-m", "tunbridge", "fit", str(data), "-t", "species", "-m", "swag", "--hidden", "4", "-q"]
+    common = [
+        sys.executable,
+        "-m",
+        "tunbridge",
+        "fit",
+        str(data),
+        "-t",
+        "species",
+        "-m",
+        "map",
+        "--hidden",
+        "300,300",
+        "-q",
+    ]
     run = tmp_path / "run"
     started = subprocess.Popen([*common, "--out", str(run)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     deadline = time.time() + 60

@@ -71,14 +71,14 @@ def _written(frame, folder, parquet):
     return folder / "data.csv"
 
 
-def _judged(frame, parquet, capsys, *options):
+def _judged(frame, parquet, *options):
     """Call `fit` with the first column as the target, and look at what a user would see."""
     with tempfile.TemporaryDirectory() as folder:
         path = _written(frame, Path(folder), parquet)
         if path is None:
             return None
         out = Path(folder) / "run"
-        code, said, error = call(capsys, "fit", path, f"--target={frame[0][0]}", "-m", "map", "--out", out, *options)
+        code, said, error = call("fit", path, f"--target={frame[0][0]}", "-m", "map", "--out", out, *options)
         assert "Traceback" not in said + error
         assert "should not happen" not in error, error
         if code:
@@ -96,14 +96,14 @@ class Reached(tb.InputError):
 @pytest.mark.slow
 @settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(frame=frames(), parquet=st.booleans())
-def test_ten_thousand_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet, capsys):
+def test_ten_thousand_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet):
     def reached(method, model, x, y, weight, **options):
         model.bind(tb.Data(x, y, weight))
         raise Reached("nothing", "a good table", "Go on.")
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(COMPARE, "fit_standardised", reached)
-        _judged(frame, parquet, capsys)
+        _judged(frame, parquet)
 
 
 def _untrained(method, model, x, y, weight, *, key, **options):
@@ -127,13 +127,13 @@ def sound_frames(draw):
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(frame=sound_frames())
-def test_sound_tables_get_a_posterior_and_a_report(frame, capsys):
+def test_sound_tables_get_a_posterior_and_a_report(frame):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(COMPARE, "fit_standardised", _untrained)
-        _judged(frame, False, capsys, "--hidden", "3", "-q")
+        _judged(frame, False, "--hidden", "3", "-q")
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(frame=frames(), parquet=st.booleans())
-def test_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet, capsys):
-    test_ten_thousand_tables_end_in_a_sentence_or_reach_the_fit.hypothesis.inner_test(frame, parquet, capsys)
+def test_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet):
+    test_ten_thousand_tables_end_in_a_sentence_or_reach_the_fit.hypothesis.inner_test(frame, parquet)

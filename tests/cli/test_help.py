@@ -15,21 +15,21 @@ DOCS = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text()
 COMMANDS = typer.main.get_command(app).commands
 
 
-def test_every_command_has_a_section_and_a_sentence(capsys):
+def test_every_command_has_a_section_and_a_sentence():
     assert re.findall(r"^## (\w+)$", DOCS, re.M) == list(COMMANDS)
-    _, said, _ = call(capsys, "--help")
+    _, said, _ = call("--help")
     assert all(name in said for name in COMMANDS)
     assert all(command.help for command in COMMANDS.values())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_options_are_those_of_the_docs_and_each_has_a_sentence(name, capsys):
+def test_options_are_those_of_the_docs_and_each_has_a_sentence(name):
     options = [parameter for parameter in COMMANDS[name].params if parameter.param_type_name == "option"]
     named = {flag for option in options for flag in option.opts} - {"--help"}
     section = re.search(rf"^## {name}$(.*?)(?=^## |\Z)", DOCS, re.M | re.S).group(1)
     rows = re.findall(r"^\| (`-.*?) \|", section, re.M)
     assert set(re.findall(r"`(-[\w-]+)`", " ".join(rows))) == named
-    code, said, _ = call(capsys, name, "--help")
+    code, said, _ = call(name, "--help")
     assert code == 0
     assert all(flag in said for flag in named)
     assert all(option.help for option in options)

@@ -34,6 +34,18 @@ PRIORS = {
 }
 
 
+SLOW = pytest.mark.slow
+
+
+def _cases(others, always):
+    """Every method with every other; with all but MAP, what is not in `always` is for the slow tests."""
+    return [
+        pytest.param(name, other, marks=() if name == "map" or other in always else SLOW)
+        for name in TINY
+        for other in others
+    ]
+
+
 def test_every_method_has_a_profile_and_sound_defaults():
     assert set(TINY) == set(tb.METHODS)
     for name, cls in tb.METHODS.items():
@@ -47,8 +59,7 @@ def fit(name, likelihood="gaussian", prior="normal", **options):
     return TINY[name].fit(model, data, key=jax.random.key(5), **options), data
 
 
-@pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+@pytest.mark.parametrize(("name", "likelihood"), _cases(LIKELIHOODS, ("unknown noise", "categorical")))
 def test_predictions_have_the_shapes_of_semantics(name, likelihood, key):
     posterior, data = fit(name, likelihood)
     predictive = posterior.predict(data.x[:7])
@@ -68,8 +79,7 @@ def test_predictions_have_the_shapes_of_semantics(name, likelihood, key):
         assert predictive.sample(key, 3).shape == (3, 7)
 
 
-@pytest.mark.parametrize("name", TINY)
-@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize(("name", "prior"), _cases(PRIORS, ("unknown",)))
 def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     """Point methods: noise from held-out residuals and said so; prior scales held at the median and said so."""
     posterior, _ = fit(name, "unknown noise", prior)
@@ -96,6 +106,7 @@ def test_fitting_changes_neither_model_nor_data(name):
     assert pickle.dumps((made, np.asarray(data.x), np.asarray(data.y))) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, method in TINY.items() if isinstance(method, Iterative)])
 def test_steps_are_pure_and_compiled_code_agrees_with_the_rest(name):
     """One step with and without jit, to rounding."""

@@ -46,7 +46,10 @@ def _case(kind):
     return Block(nnx.Rngs(0)), tb.Data(rng.normal(size=(6, 5, 4)), np.arange(6) % 3)
 
 
-@pytest.mark.parametrize("kind", ["perceptron", "convolutional", "recurrent", "transformer"])
+@pytest.mark.parametrize(
+    "kind",
+    ["convolutional", *(pytest.param(k, marks=pytest.mark.slow) for k in ("perceptron", "recurrent", "transformer"))],
+)
 def test_a_network_of_any_kind_becomes_bayesian_in_one_call(kind, key):
     module, data = _case(kind)
     posterior = tb.to_bayesian(module, data, QUICK, key=key)

@@ -73,7 +73,7 @@ def test_map_by_sgd_with_momentum_moves_like_a_damped_mass(x64, key):
     mass = moved(potential, start, 50)
     assert float(jnp.max(jnp.abs(mass[-1] - start))) > 0.1
     np.testing.assert_allclose(reached, mass[-1], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(fitted.curve.loss[1:], jax.jit(jax.vmap(potential))(mass[:-1]), atol=1e-12)
+    np.testing.assert_allclose(fitted.curve["loss"][1:], jax.jit(jax.vmap(potential))(mass[:-1]), atol=1e-12)
 
 
 def test_a_mass_without_damping_keeps_its_energy_and_one_without_mass_is_gradient_descent():

@@ -69,15 +69,19 @@ def _cached(make: Callable[[], Problem]) -> Callable[[], Problem]:
 
 
 class _Line:
-    """Bayesian linear regression on (features, 1): p(w | y) = N(m, S) :cite:p:`bishop2006pattern`."""
+    """Bayesian linear regression on (features, 1): p(w | y) = N(m, S) :cite:p:`bishop2006pattern`.
 
-    def __init__(self, x: np.ndarray, y: np.ndarray, sigma: float, tau: float):
-        phi = _with_bias(x)
-        precision = phi.T @ phi / sigma**2 + np.eye(phi.shape[1]) / tau**2
+    sigma and tau may be arrays: everything then has their leading axes.
+    """
+
+    def __init__(self, x: np.ndarray, y: np.ndarray, sigma: float | np.ndarray, tau: float | np.ndarray):
+        phi, (noise, scale) = _with_bias(x), (np.asarray(s)[..., None, None] for s in (sigma, tau))
+        precision = phi.T @ phi / noise**2 + np.eye(phi.shape[1]) / scale**2
         self.cov = np.linalg.inv(precision)
-        self.mean = self.cov @ phi.T @ y / sigma**2
-        marginal = sigma**2 * np.eye(len(y)) + tau**2 * phi @ phi.T
-        self.log_evidence = stats.multivariate_normal(np.zeros(len(y)), marginal).logpdf(y)
+        self.mean = self.cov @ phi.T @ y / noise[..., 0] ** 2
+        marginal = noise**2 * np.eye(len(y)) + scale**2 * (phi @ phi.T)
+        explained = np.linalg.solve(marginal, np.broadcast_to(y[:, None], (*marginal.shape[:-1], 1)))[..., 0] @ y
+        self.log_evidence = -0.5 * (len(y) * np.log(2 * np.pi) + np.linalg.slogdet(marginal)[1] + explained)
 
 
 def _with_bias(x: np.ndarray) -> np.ndarray:
@@ -128,14 +132,15 @@ def linear_unknown() -> Problem:
     noise, scale = stats.gamma(2, scale=1 / 2), stats.halfnorm(scale=2)
     log_sigma, log_tau = np.linspace(-2.5, 1.0, 121), np.linspace(-4.0, 3.0, 121)
     nodes = np.array([(s, t) for s in log_sigma for t in log_tau])
-    lines = [_Line(x, y, *np.exp(node)) for node in nodes]
-    density = np.array([line.log_evidence for line in lines])
-    density += noise.logpdf(np.exp(nodes[:, 0])) + scale.logpdf(np.exp(nodes[:, 1])) + nodes.sum(axis=1)
+    lines = _Line(x, y, *np.exp(nodes).T)
+    density = (
+        lines.log_evidence + noise.logpdf(np.exp(nodes[:, 0])) + scale.logpdf(np.exp(nodes[:, 1])) + nodes.sum(axis=1)
+    )
     cell = np.array([log_sigma[1] - log_sigma[0], log_tau[1] - log_tau[0]])
     p, log_evidence = _normalised(density, float(np.log(cell).sum()))
     phi = _with_bias(test)
-    means = np.array([phi @ line.mean for line in lines])
-    variances = np.array([np.sum(phi @ line.cov * phi, axis=1) for line in lines])
+    means = lines.mean @ phi.T
+    variances = np.sum(phi @ lines.cov * phi, axis=-1)
     mean = p @ means
     sigma = np.exp(nodes[:, 0])
 
@@ -144,8 +149,8 @@ def linear_unknown() -> Problem:
         chosen = np.asarray(jax.random.choice(key_node, len(p), (num,), p=jnp.asarray(p)))
         hyper = nodes[chosen] + cell * np.asarray(jax.random.uniform(key_cell, (num, 2), minval=-0.5, maxval=0.5))
         standard = np.asarray(jax.random.normal(key_w, (num, 3)), np.float64)
-        fits = [_Line(x, y, *np.exp(row)) for row in hyper]
-        w = np.array([f.mean + np.linalg.cholesky(f.cov) @ z for f, z in zip(fits, standard, strict=True)])
+        fits = _Line(x, y, *np.exp(hyper).T)
+        w = fits.mean + (np.linalg.cholesky(fits.cov) @ standard[..., None])[..., 0]
         return _linear_params(w / np.exp(hyper[:, 1:]), (hyper[:, 1],), (hyper[:, 0],))
 
     return Problem(

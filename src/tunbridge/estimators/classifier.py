@@ -85,7 +85,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
             x, y, weight = x[weight > 0], y[weight > 0], weight[weight > 0]
         self.classes_, numbers = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise InputError("at least 2 classes in y", f"{self.classes_.tolist()}", "Check how rows were chosen.")
+            raise InputError("at least 2 classes in y", f"1 class, {self.classes_[0]!s}", "Check how rows were chosen.")
         if self.class_weight is not None:
             balance = compute_sample_weight(self.class_weight, y)
             weight = balance if weight is None else balance * weight
