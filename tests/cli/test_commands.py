@@ -96,6 +96,9 @@ def test_compare_writes_one_report_about_all(tmp_path):
         (("fit", "{data}", "-t", "species", "-m", "magic"), "a method of map, ensemble"),
         (("fit", "{data}", "-t", "species", "--hidden", "ten"), "--hidden as whole numbers"),
         (("fit", "{data}", "-t", "species", "--test-share", "1.5"), "--test-share"),
+        (("fit", "{data}", "-t", "species", "--test-share", "nan"), "--test-share"),
+        (("fit", "{data}", "-t", "species", "--seed", "99999999999999999999"), "--seed"),
+        (("fit", "{data}", "-t", "species", "--seconds", "nan"), "--seconds above 0"),
         (("fit", "{data}", "-t", "species", "--ignore", "species"), "a target that is not ignored"),
         (("fit", "{gaps}", "-t", "species"), "'island' (rows 4, 18; 2 in all)"),
         (("fit", "none.csv", "-t", "species"), "there is none"),
@@ -140,6 +143,21 @@ def test_rows_with_missing_values_may_be_left_out(fitted, tmp_path):
     rows = said.strip().splitlines()
     assert len(rows) == 59
     assert rows[4].startswith("5,")
+
+
+def test_what_is_left_out_is_counted_wherever_it_stands(tmp_path):
+    table = tables.read(penguins(tmp_path / "data.csv", 20))
+    gone = pa.array([None if i >= 15 else i for i in range(20)], pa.int64())
+    tables.write(table.append_column("late", gone), tmp_path / "late.csv")
+    common = ("-t", "species", "-m", "map", "--out", tmp_path / "run", *QUICK)
+    assert "15 rows, 5 left out" in call("fit", tmp_path / "late.csv", "--drop-missing", *common)[1]
+
+
+def test_a_comparison_takes_the_place_of_a_fit(fitted, tmp_path):
+    shutil.copytree(fitted / "classes", tmp_path / "out")
+    arguments = ("compare", fitted / "data.csv", "-t", "species", "-m", "map", "--out", tmp_path / "out", *QUICK)
+    assert call(*arguments, "--overwrite")[0] == 0
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
 def test_new_levels_and_lost_columns_are_named(fitted, tmp_path):
@@ -204,6 +222,9 @@ def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
     said, error = started.communicate(timeout=60)
     assert started.returncode == 130, error
     assert f"{run / 'checkpoint'} holds it" in said
+    code, _, another = call(*common[3:], "--out", run, "--seed", 1)
+    assert code == 1
+    assert "holds another run" in another
     assert "Traceback" not in error
     assert [path.name for path in run.iterdir()] == ["checkpoint"]
     for out in (run, tmp_path / "whole"):

@@ -127,6 +127,28 @@ def test_a_level_that_training_never_saw_is_named_with_its_row():
         Column("n").numbers(pa.chunked_array([["red", "mauve"]]))
 
 
+def test_a_date_is_not_a_number_at_prediction():
+    column = Column.of("when", pa.chunked_array([[datetime.date(2026, 1, 1), datetime.date(2026, 1, 2)]]))
+    with pytest.raises(tb.InputError, match="dates in 'when', as in training; got int64"):
+        column.numbers(pa.chunked_array([[20454, 20455]]))
+
+
+def test_codes_are_read_letter_by_letter(tmp_path):
+    """01 stays 01, also in a file where every code looks like a number."""
+    table = tables.read(_csv(tmp_path, "code,y\n01,1.5\n02,2.5\nA3,3.5\n"))
+    encoding = Encoding.of(table, ["y"])
+    assert encoding.text == ["code"]
+    again = tables.read(_csv(tmp_path, "code\n02\n01\n", "more.csv"), encoding.text)
+    np.testing.assert_array_equal(encoding.x(again), [[0, 1, 0], [1, 0, 0]])
+
+
+def test_dictionaries_of_a_parquet_file_are_their_values(tmp_path):
+    columns = {"n": pa.array([3, 4, 3]).dictionary_encode(), "c": pa.array(["u", "v", "u"]).dictionary_encode()}
+    pyarrow.parquet.write_table(pa.table({**columns, "y": [1.0, 2.0, 4.5]}), tmp_path / "data.parquet")
+    encoding = Encoding.of(tables.read(tmp_path / "data.parquet"), ["y"])
+    assert encoding.features == (Column("n"), Column("c", ("u", "v")))
+
+
 def test_an_encoding_comes_back_from_json_as_it_was():
     table = pa.table({"n": [1, 2, 3], "c": ["u", "v", "w"], "y": ["a", "b", "a"]})
     encoding = Encoding.of(table, ["y"])

@@ -10,6 +10,7 @@ from flax import nnx
 import tunbridge as tb
 from model.test_reading import Convolutional
 from toys import labelled, table
+from tunbridge.inference.point import masks
 
 QUICK = tb.MCDropout(rate=0.3, train=tb.Train(2), groups=2)
 
@@ -66,6 +67,48 @@ def test_it_starts_from_the_weights_that_it_has(key):
     for prior in (None, tb.priors.Normal(tb.priors.fan_in(dist.LogNormal(0.0, 0.5)))):
         posterior = tb.to_bayesian(module, data, still, key=key, prior=prior)
         np.testing.assert_allclose(posterior.predict(data.x).mean, jax.vmap(module)(data.x), rtol=1e-4, atol=1e-5)
+
+
+def test_noise_is_not_measured_on_rows_that_the_weights_have_seen(key):
+    """A module that interpolates 40 rows of noise 0.5, in units of 1 and of 1,000: the noise found is of that size."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3))
+    y = x[:, 0] + 0.5 * rng.normal(size=40)
+    interpolating = tb.Model(tb.networks.MLP((60,)), tb.priors.Normal(10.0), tb.likelihoods.Gaussian(0.01))
+    weights = tb.MAP().fit(interpolating, tb.Data(x, y), key=key).params.weights
+    for unit in (1.0, 1000.0):
+        last = weights["layers"][-1]
+        layers = [*weights["layers"][:-1], jax.tree.map(lambda leaf, unit=unit: unit * leaf, last)]
+        network = tb.networks.from_functions(lambda k, _, w=layers: _drawn(k, w), _perceptron, [LAYER, LAYER])
+        start = tb.Params(layers)
+        prior = tb.priors.Normal(unit)
+        noise = tb.likelihoods.Gaussian(dist.Gamma(0.5, 1 / unit))
+        posterior = tb.MAP().fit(tb.Model(network, prior, noise), tb.Data(x, unit * y), key=key, init=start)
+        assert 0.3 * unit < float(posterior.model.likelihood.sigma(posterior.params.noise)) < 1.2 * unit
+
+
+LAYER = {"bias": tb.networks.Leaf("bias", (), (0,)), "weight": tb.networks.Leaf("weight", (0,), (1,))}
+
+
+def _drawn(key, layers):
+    keys = jax.random.split(key, len(layers))
+    return [
+        {"bias": jnp.zeros_like(w["bias"]), "weight": jax.random.normal(k, w["weight"].shape) / len(w["weight"]) ** 0.5}
+        for k, w in zip(keys, layers, strict=True)
+    ]
+
+
+def _perceptron(layers, x):
+    first, last = layers
+    return jnp.tanh(x @ first["weight"] + first["bias"][None]) @ last["weight"] + last["bias"][None]
+
+
+def test_dropout_starts_where_its_mean_is_the_given_network(key):
+    module, data = _case("perceptron")
+    still = tb.MCDropout(rate=0.3, step_size=1e-12, train=tb.Train(1))
+    posterior = tb.to_bayesian(module, data, still, key=key, likelihood=tb.likelihoods.Gaussian(0.1))
+    middle = masks.mean(posterior.model, posterior.params, posterior.rates)
+    np.testing.assert_allclose(posterior.model.outputs(middle, data.x), jax.vmap(module)(data.x), rtol=1e-4, atol=1e-5)
 
 
 def test_labels_and_one_logit_are_two_classes(key):

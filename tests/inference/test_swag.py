@@ -70,6 +70,15 @@ def test_the_step_is_measured_from_the_gradients_of_rows(key, x64):
     np.testing.assert_allclose(kept[0].step_size, min(spreading, 1 / largest), rtol=0.25)
 
 
+@pytest.mark.parametrize(("steps", "snapshots"), [(20, 7), (19, 10), (10, 10)])
+def test_as_many_snapshots_are_taken_as_asked_for(steps, snapshots, key):
+    taken = [k for k in range(steps) if (k + 1) * snapshots // steps > k * snapshots // steps]
+    assert len(taken) == snapshots
+    method = tb.SWAG(point=tb.MAP(train=tb.Train(2)), steps=steps, snapshots=snapshots, rank=3)
+    posterior = method.fit(model((2,)), table(24), key=key)
+    assert not any("snapshots" in note for note in posterior.notes)
+
+
 def test_it_spreads_and_agrees_with_map_in_the_middle(key):
     data, made = table(80), model((8,), tb.likelihoods.Gaussian(0.2))
     point = tb.MAP().fit(made, data, key=key).predict(data.x)

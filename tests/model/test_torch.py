@@ -290,3 +290,19 @@ def test_a_converted_network_is_unpickled_and_run_without_torch(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert float(done.stdout) == pytest.approx(float(outputs(network, ROWS).sum()), rel=1e-5), done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:Implicit dimension choice")
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2), (2, 3, 2, 2)])
+def test_softmax_without_an_axis_takes_that_of_torch(shape):
+    class Soft(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = torch.nn.Parameter(torch.ones(1))
+
+        def forward(self, x):
+            return torch.nn.functional.softmax(self.scale * x) + x.var(False)
+
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    network = tb.networks.from_torch(Soft())
+    np.testing.assert_allclose(network.apply(network.weights, x), Soft()(torch.tensor(x)).detach(), rtol=1e-5)

@@ -46,6 +46,12 @@ class Comparison:
     truth: np.ndarray
     """The test targets, as the likelihood scores them."""
 
+    @property
+    def best(self) -> str:
+        """The method of the lowest NLL on the test rows."""
+        scores = [row["NLL"] if np.isfinite(row["NLL"]) else np.inf for row in self.rows]
+        return self.rows[int(np.argmin(scores))]["method"]
+
     def predict(self, name: str, x: Any) -> Predictive:
         """The predictive of one method at other inputs, in the units of the data."""
         return self.posteriors[name].predict(x)

@@ -18,7 +18,7 @@ def compare(
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
     test_share: options.TestShare = 0.2,
-    hidden: options.Hidden = "50,50",
+    hidden: options.Hidden = None,
     seed: options.Seed = 0,
     seconds: options.Seconds = None,
     overwrite: options.Overwrite = False,
@@ -43,10 +43,12 @@ def compare(
         seed=seed,
     )
     rows.model(hidden)  # refuses a wrong --hidden before anything is written
+    options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
     with folder.writing(overwrite):
         found = rows.judge(chosen, hidden, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet)
-        folder.write("report.html", rows.report(f"{', '.join(target)} by {len(chosen)} methods", found, seed))
+        folder.drop_fit()
+        folder.write_report(rows.report(f"{', '.join(target)} by {len(chosen)} methods", found, seed))
     print(to_text(found.rows).rstrip())
     print(f"Report: {folder.report}")

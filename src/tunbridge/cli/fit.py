@@ -18,7 +18,7 @@ def fit(
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
     test_share: options.TestShare = 0.2,
-    hidden: options.Hidden = "50,50",
+    hidden: options.Hidden = None,
     seed: options.Seed = 0,
     seconds: options.Seconds = None,
     overwrite: options.Overwrite = False,
@@ -42,14 +42,15 @@ def fit(
         seed=seed,
     )
     rows.model(hidden)  # refuses a wrong --hidden before anything is written
+    options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
     with folder.writing(overwrite):
         found = rows.judge(
             {method: chosen}, hidden, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet
         )
-        page = rows.report(f"{', '.join(target)} by {method}", found, seed)
         facts = {"encoding": rows.encoding.to_json(), "scores": plain(found.rows), "read": rows.said(), "seed": seed}
-        folder.save(found.posteriors[method], facts, page)
+        folder.save(found.posteriors[method], facts)
+    folder.write_report(rows.report(f"{', '.join(target)} by {method}", found, seed))
     print(to_text(found.rows).rstrip())
     print(f"Posterior: {out}  Report: {folder.report}")

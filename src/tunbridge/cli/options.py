@@ -16,8 +16,16 @@ Ignore = Annotated[list[str], typer.Option(help="A column to leave out; give it 
 Categorical = Annotated[list[str], typer.Option(help="A column of codes to read as categories, not as numbers.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 TestShare = Annotated[float, typer.Option(help="The share of rows held out to judge by.")]
-Hidden = Annotated[str, typer.Option(help="Units of each hidden layer, as in 50,50.")]
+Hidden = Annotated[str | None, typer.Option(help="Units of each hidden layer; 50,50 unless given.")]
 Seed = Annotated[int, typer.Option(help="Decides everything random: the same seed gives the same result.")]
 Seconds = Annotated[float | None, typer.Option(help="The most seconds that a method may train.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")]
+
+
+def check_seconds(seconds: float | None) -> None:
+    """InputError unless there is time."""
+    if seconds is not None and not seconds > 0:
+        from tunbridge.core.errors import InputError
+
+        raise InputError("--seconds above 0", f"{seconds}", "Leave it out for no limit.")

@@ -30,7 +30,7 @@ def predict(
     if out is not None:
         tables.check_writable(out)
     encoding = Encoding.from_json(RunDir(run).facts().get("encoding"))
-    posterior, table = load(run), tables.read(data)
+    posterior, table = load(run), tables.read(data, encoding.text)
     tables.require(table, encoding.columns, data)
     numbers = None
     if drop_missing:

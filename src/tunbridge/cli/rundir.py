@@ -13,8 +13,8 @@ import typer
 from tunbridge.core.errors import InputError, LoadError
 
 FORMAT = 1
-_RUN, _REPORT, _CHECKPOINT = "run.json", "report.html", "checkpoint"
-_RESULTS = (_RUN, _REPORT, "posterior.npz")
+_RUN, _REPORT, _POSTERIOR, _CHECKPOINT = "run.json", "report.html", "posterior.npz", "checkpoint"
+_RESULTS = (_RUN, _REPORT, _POSTERIOR)
 
 
 class RunDir:
@@ -34,7 +34,7 @@ class RunDir:
             raise InputError(
                 "an --out without results in it", f"{self.path} with {there[0]}", "Name another, or add --overwrite."
             )
-        new = not self.path.exists()
+        new, began = not self.path.exists(), not self.checkpoint.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         try:
             yield
@@ -42,30 +42,50 @@ class RunDir:
             print(f"\nInterrupted. The same command goes on from where it was: {self.checkpoint} holds it.")
             raise typer.Exit(130) from None
         except BaseException:
-            shutil.rmtree(self.path if new else self.checkpoint, ignore_errors=True)
+            if began:  # what another, interrupted run has left is its own
+                shutil.rmtree(self.path if new else self.checkpoint, ignore_errors=True)
             raise
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
-    def write(self, name: str, text: str) -> None:
-        """A file, whole or not at all."""
-        temporary = self.path / f"{name}.tmp"
-        try:
-            temporary.write_text(text, encoding="utf-8")
-            os.replace(temporary, self.path / name)
-        finally:
-            temporary.unlink(missing_ok=True)
+    def save(self, posterior: Any, facts: dict[str, Any]) -> None:
+        """How the table is read, and the posterior, without which a folder holds no fit.
 
-    def save(self, posterior: Any, facts: dict[str, Any], report: str) -> None:
-        """All results; the posterior, without which a folder holds no fit, comes last."""
-        (self.path / "posterior.npz").unlink(missing_ok=True)
-        self.write(_REPORT, report)
-        self.write(_RUN, json.dumps({"format": FORMAT, **facts}, indent=1, ensure_ascii=False))
-        posterior.save(self.path)
+        Both are on disk before either takes the place of an older one.
+        """
+        text = json.dumps({"format": FORMAT, **facts}, indent=1, ensure_ascii=False)
+        with self._aside() as aside:
+            (aside / _RUN).write_text(text, encoding="utf-8", errors="replace")
+            posterior.save(aside)
+            (self.path / _POSTERIOR).unlink(missing_ok=True)
+            for name in (_RUN, _POSTERIOR):
+                os.replace(aside / name, self.path / name)
+
+    def write_report(self, page: str) -> None:
+        """The page, whole or not at all."""
+        with self._aside() as aside:
+            (aside / _REPORT).write_text(page, encoding="utf-8", errors="replace")
+            os.replace(aside / _REPORT, self.report)
+
+    def drop_fit(self) -> None:
+        """Take away the posterior of an older run."""
+        for name in (_POSTERIOR, _RUN):
+            (self.path / name).unlink(missing_ok=True)
+
+    @contextmanager
+    def _aside(self) -> Iterator[Path]:
+        """A folder in the folder, gone afterwards."""
+        aside = self.path / ".new"
+        shutil.rmtree(aside, ignore_errors=True)
+        aside.mkdir()
+        try:
+            yield aside
+        finally:
+            shutil.rmtree(aside, ignore_errors=True)
 
     def facts(self) -> dict[str, Any]:
         """What `save` was told."""
         file = self.path / _RUN
-        if not file.is_file() or not (self.path / "posterior.npz").is_file():
+        if not file.is_file() or not (self.path / _POSTERIOR).is_file():
             raise InputError(
                 "a folder that `tunbridge fit` wrote", f"{self.path}, which holds no fit", "Check the path."
             )

@@ -13,12 +13,13 @@ from tunbridge.bench.report import Study, report
 from tunbridge.core.errors import InputError
 from tunbridge.datasets import table as tables
 from tunbridge.datasets.encoding import Column, Encoding, Task
+from tunbridge.datasets.scaling import split_rows
 from tunbridge.inference.base import Method
 from tunbridge.model import defaults
 from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP
 
-_FEWEST = 10
+_FEWEST, _FEWEST_HELD = 10, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,29 +49,30 @@ class Rows:
         seed: int,
     ) -> "Rows":
         """Read, check, and split at random."""
-        whole = tables.read(path)
+        whole = tables.read(path, categorical)
         tables.require(whole, [*targets, *ignore, *categorical], path)
         if clash := sorted(set(targets) & set(ignore)):
             raise InputError("a target that is not ignored", tables.listed(clash), "Change --target or --ignore.")
         used = [name for name in whole.column_names if name not in ignore]
-        kept = np.arange(whole.num_rows)
+        num, kept = whole.num_rows, np.arange(whole.num_rows)
         if drop_missing:
             whole, kept = tables.drop_missing(whole, used)
         tables.refuse_missing(whole, used)
         unique = list(dict.fromkeys(targets))
         encoding = Encoding.of(whole, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(whole.num_rows, test_share, seed)
-        return cls(path, whole, kept + 1, encoding, train, test, int(kept[-1]) + 1 - len(kept))
+        return cls(path, whole, kept + 1, encoding, train, test, num - len(kept))
 
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(x, y) of some rows."""
         some = self.table.take(rows)
         return self.encoding.x(some), self.encoding.y(some)
 
-    def model(self, hidden: str) -> Model:
-        """The default model for this target."""
+    def model(self, hidden: str | None) -> Model:
+        """The default model for this target, perhaps with other hidden layers."""
         likelihood = defaults.of_classes(len(self.encoding.classes)) if self.encoding.classes else defaults.of_numbers()
-        return Model(MLP(_widths(hidden)), defaults.prior(), likelihood)
+        network = defaults.network() if hidden is None else MLP(_widths(hidden))
+        return Model(network, defaults.prior(), likelihood)
 
     def said(self) -> list[str]:
         """How the table was read."""
@@ -87,7 +89,7 @@ class Rows:
     def judge(
         self,
         methods: dict[str, Method],
-        hidden: str,
+        hidden: str | None,
         *,
         seed: int,
         seconds: float | None,
@@ -104,7 +106,6 @@ class Rows:
     def report(self, title: str, comparison: Comparison, seed: int) -> str:
         """The page about a comparison on these rows."""
         some = self.table.take(self.test)
-        names = [column.name for column in (*self.encoding.targets, *self.encoding.features)]
         facts = {"file": self.path.name, "rows": " ".join(self.said()), "seed": str(seed)}
         study = Study(
             title=title,
@@ -112,7 +113,7 @@ class Rows:
             encoding=self.encoding,
             comparison=comparison,
             x=self.encoding.x(some),
-            cells={name: some[name].to_pylist() for name in names},
+            cells=some,
             rows=self.numbers[self.test],
             facts=facts,
         )
@@ -128,11 +129,12 @@ def _kind(column: Column) -> str:
 def _split(num: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if num < _FEWEST:
         raise InputError(f"at least {_FEWEST} rows", f"{num}", "Gather more data.")
-    held = round(share * num)
-    if not 0.0 < share < 1.0 or not 2 <= held <= num - 2:
+    if not 0 <= seed < 2**32:
+        raise InputError("a --seed from 0 to 4294967295", f"{seed}", "Use 0.")
+    if not _FEWEST_HELD <= share * num <= num - _FEWEST_HELD:
         raise InputError("a --test-share that leaves rows on both sides", f"{share}", "Use 0.2.")
-    order = np.asarray(jax.random.permutation(jax.random.key(seed), num))
-    return np.sort(order[held:]), np.sort(order[:held])
+    train, test = split_rows(num, jax.random.key(seed), share)
+    return np.sort(train), np.sort(test)
 
 
 def _widths(hidden: str) -> tuple[int, ...]:

@@ -24,16 +24,19 @@ class Column:
         As in the table.
     levels
         The values of a category, in order; () for a number.
+    date
+        Whether the number is a date, in seconds since 1970.
     """
 
     name: str
     levels: tuple[str, ...] = ()
+    date: bool = False
 
     @classmethod
     def of(cls, name: str, values: pa.ChunkedArray, category: bool = False) -> "Column":
         """A number where the values are, else a category; InputError for what is neither."""
         if _is_number(values.type) and not category:
-            return cls(name)
+            return cls(name, date=_is_date(values.type))
         if not (_is_text(values.type) or _is_number(values.type)):
             raise InputError(
                 "columns of numbers, dates, text or yes/no", f"{values.type} in {name!r}", "Leave it out with --ignore."
@@ -71,8 +74,9 @@ class Column:
     def numbers(self, values: pa.ChunkedArray) -> np.ndarray:
         """(rows, outputs): the number itself, or 1 in the place of the level."""
         if not self.levels:
-            if not _is_number(values.type):
-                raise InputError(f"numbers in {self.name!r}, as in training", f"{values.type}", "Convert the column.")
+            if not _is_number(values.type) or _is_date(values.type) != self.date:
+                wanted = "dates" if self.date else "numbers"
+                raise InputError(f"{wanted} in {self.name!r}, as in training", f"{values.type}", "Convert the column.")
             return _floats(values)[:, None]
         codes = self.codes(values)
         if len(self.levels) < 3:
@@ -82,20 +86,20 @@ class Column:
 
 def _is_number(kind: pa.DataType) -> bool:
     types = pa.types
-    plain = types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind)
-    return plain or types.is_timestamp(kind) or types.is_date(kind)
+    return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or _is_date(kind)
+
+
+def _is_date(kind: pa.DataType) -> bool:
+    return pa.types.is_timestamp(kind) or pa.types.is_date(kind)
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    if types.is_dictionary(kind):
-        return _is_text(kind.value_type)
-    return types.is_string(kind) or types.is_large_string(kind) or types.is_boolean(kind)
+    return pa.types.is_string(kind) or pa.types.is_boolean(kind)
 
 
 def _floats(values: pa.ChunkedArray) -> np.ndarray:
     """Numbers as they are; dates as seconds since 1970."""
-    if pa.types.is_timestamp(values.type) or pa.types.is_date(values.type):
+    if _is_date(values.type):
         micro = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         return micro.to_numpy().astype(np.float64) / 1e6
     return values.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
@@ -105,7 +109,7 @@ def _texts(values: pa.ChunkedArray) -> list[str]:
     if pa.types.is_boolean(values.type):
         return ["yes" if value else "no" for value in values.to_pylist()]
     if pa.types.is_floating(values.type):
-        return [f"{value:.12g}" for value in values.to_pylist()]
+        return [repr(value) for value in values.to_pylist()]
     return pc.cast(values, pa.string()).to_pylist()
 
 
@@ -164,6 +168,11 @@ class Encoding:
         return [column.name for column in self.features]
 
     @property
+    def text(self) -> list[str]:
+        """The columns whose levels are to be read letter by letter."""
+        return [column.name for column in self.features if column.levels and column.levels != ("no", "yes")]
+
+    @property
     def names(self) -> list[str]:
         """The names of the numbers that the inputs become."""
         return [name for column in self.features for name in column.outputs]
@@ -199,10 +208,10 @@ class Encoding:
 
 
 def _column(plain: dict[str, Any]) -> Column:
-    name, levels = plain["name"], plain["levels"]
+    name, levels, date = plain["name"], plain["levels"], plain["date"]
     if not (isinstance(name, str) and isinstance(levels, list) and all(isinstance(level, str) for level in levels)):
         raise ValueError("a column without a name")
-    return Column(name, tuple(levels))
+    return Column(name, tuple(levels), bool(date))
 
 
 def _looks_like_classes(values: pa.ChunkedArray) -> bool:

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
+from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
@@ -13,12 +14,17 @@ from tunbridge.core.types import Key
 
 def split(data: Data, key: Key, share: float = 0.2) -> tuple[Data, Data]:
     """Rows at random in two parts: (train, test), where test has that share."""
-    held = round(share * data.num)
-    if not 0 < held < data.num:
-        raise InputError("rows in both parts", f"{held} of {data.num} for the test", "Choose another share.")
-    order = jax.random.permutation(key, data.num)
-    test, train = order[:held], order[held:]
+    train, test = split_rows(data.num, key, share)
     return jax.tree.map(lambda leaf: leaf[train], data), jax.tree.map(lambda leaf: leaf[test], data)
+
+
+def split_rows(num: int, key: Key, share: float = 0.2) -> tuple[Array, Array]:
+    """The numbers of rows at random in two parts: (train, test), where test has that share."""
+    held = round(share * num) if 0.0 < share < 1.0 else 0
+    if not 0 < held < num:
+        raise InputError("rows in both parts", f"a share of {share} of {num} for the test", "Choose another share.")
+    order = jax.random.permutation(key, num)
+    return order[held:], order[:held]
 
 
 class Scaling(eqx.Module):

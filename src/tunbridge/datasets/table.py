@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +17,8 @@ _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 _SHOWN = 5
 
 
-def read(path: str | os.PathLike) -> pa.Table:
-    """The table in a .csv, .tsv or .parquet file."""
+def read(path: str | os.PathLike, text: Sequence[str] = ()) -> pa.Table:
+    """The table in a .csv, .tsv or .parquet file; columns named in `text` are taken letter by letter."""
     path = Path(path)
     suffix = path.suffix.lower()
     if suffix not in (*_DELIMITERS, ".parquet"):
@@ -25,17 +26,31 @@ def read(path: str | os.PathLike) -> pa.Table:
     if not path.is_file():
         raise InputError("a file with the data", f"{path}, where there is none", "Check the path.")
     try:
-        table = pyarrow.parquet.read_table(path) if suffix == ".parquet" else _read_csv(path, _DELIMITERS[suffix])
+        if suffix == ".parquet":
+            table = _plain(pyarrow.parquet.read_table(path))
+        else:
+            table = _read_csv(path, _DELIMITERS[suffix], text)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         sentence = " ".join(str(error).split())[:200]
         raise InputError(f"a readable {suffix[1:]} file", f"{path}: {sentence}", "Mend the file.") from error
     return _checked(table, path)
 
 
-def _read_csv(path: Path, delimiter: str) -> pa.Table:
+def _read_csv(path: Path, delimiter: str, text: Sequence[str]) -> pa.Table:
     parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    convert = pyarrow.csv.ConvertOptions(strings_can_be_null=True)
+    kinds = {name: pa.string() for name in text}
+    convert = pyarrow.csv.ConvertOptions(strings_can_be_null=True, column_types=kinds)
     return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """Columns as their values: not as codes into a dictionary, nor as views."""
+    for i, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
+        elif pa.types.is_string_view(field.type) or pa.types.is_large_string(field.type):
+            table = table.set_column(i, field.name, table.column(i).cast(pa.string()))
+    return table
 
 
 def _checked(table: pa.Table, path: Path) -> pa.Table:

@@ -4,15 +4,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpyro.distributions as dist
 
 from tunbridge.core.data import Data
 from tunbridge.core.types import Key, Likelihood, Params, Prior
 from tunbridge.inference.base import Method
+from tunbridge.inference.point import masks
+from tunbridge.inference.point.dropout import MCDropout
 from tunbridge.inference.point.ensemble import Ensemble
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.registry import METHODS
-from tunbridge.model import defaults
-from tunbridge.model.likelihoods import Bernoulli, Categorical
+from tunbridge.model.likelihoods import Bernoulli, Categorical, Gaussian
 from tunbridge.model.model import Model
 from tunbridge.model.networks.module import from_module
 from tunbridge.model.priors import Normal, fan_in
@@ -46,7 +48,7 @@ def to_bayesian(
         None is ``Normal(fan_in(1.0))``.
     likelihood
         None asks the data: whole-number labels are classes, of which the network has a logit each (or one for two);
-        other numbers have normal noise of unknown scale.
+        other numbers have normal noise of unknown scale, around sd(y).
     options
         Those of `Method.fit`.
 
@@ -66,16 +68,22 @@ def to_bayesian(
     if likelihood is None:
         outputs = jax.eval_shape(network.apply, weights, data.x[:1]).shape[-1]
         classes = Bernoulli() if outputs == 1 else Categorical(outputs)
-        likelihood = classes if labels else defaults.of_numbers()
+        likelihood = classes if labels else Gaussian(dist.Gamma(0.5, 1.0 / jnp.maximum(jnp.std(data.y), 1e-30)))
     model = Model(network, Normal(fan_in(1.0)) if prior is None else prior, likelihood)
     if isinstance(chosen, Ensemble):
         return chosen.fit(model, data, key=key, **options)
-    return chosen.fit(model, data, key=key, init=_start(model, weights, data), **options)
+    return chosen.fit(model, data, key=key, init=_start(chosen, model, weights, data), **options)
 
 
-def _start(model: Model, weights: Any, data: Data) -> Params:
-    """The module's weights in the prior's coordinates, its scales at their medians."""
+def _start(method: Method, model: Model, weights: Any, data: Data) -> Params:
+    """The module's weights in the prior's coordinates, its scales at their medians.
+
+    For dropout they are what is left on average of the weights before it.
+    """
     bound, _ = model.bind(data)
     scales = bound.prior.median_scales()
-    raw = bound.prior.raw(weights, scales, bound.network.layout(weights))
-    return Params(raw, scales)
+    params = Params(bound.prior.raw(weights, scales, bound.network.layout(weights)), scales)
+    if not isinstance(method, MCDropout):
+        return params
+    rates = masks.place(bound, weights, method.rate, method.input_rate)
+    return masks.apply(bound, params, tuple(None if rate is None else 1.0 / (1.0 - rate) for rate in rates))

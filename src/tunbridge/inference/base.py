@@ -87,6 +87,10 @@ class Iterative(Method):
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> PyTree:
         """The first state. `warmup` counts the steps of adaptation that lie ahead."""
 
+    def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> PyTree:
+        """The first state where `fit` was told where to start."""
+        return self.init(key, target, params, batch, warmup)
+
     @abc.abstractmethod
     def step(self, key: Key, target: Target, state: Any, batch: Data) -> tuple[Any, Any]:
         """The next state, and this step's statistics with a `result` among them."""

@@ -29,6 +29,11 @@ class ScaledPredictive(AbstractPredictive):
         return self._out(self._inner.mode)
 
     @property
+    def std(self) -> Any:
+        """In the units of y."""
+        return np.sqrt(self.total)
+
+    @property
     def functions(self) -> Any:
         """In the units of y."""
         return self._out(self._inner.functions)

@@ -58,8 +58,9 @@ def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | Non
     step = jnp.zeros((), jnp.int32)
     _, batch = source.next(key_batches, source.start(key_batches, step), step)
     if params is None:
-        params = method.start(key_start, target, batch)
-    state = method.init(key_init, target, params, batch, warmup)
+        state = method.init(key_init, target, method.start(key_start, target, batch), batch, warmup)
+    else:
+        state = method.init_at(key_init, target, params, batch, warmup)
     info = jax.eval_shape(lambda: method.step(key_steps, target, state, batch)[1])
     empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
     return Carry(state, empty, jnp.full((), -1, jnp.int32))

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from tunbridge import plots
 from tunbridge.bench.compare import Comparison
@@ -36,7 +37,7 @@ class Study:
     x
         The test inputs.
     cells
-        The test rows as they stood in the table: name of a column to its values.
+        The test rows as they stood in the table.
     rows
         The number of each test row in the table; the first is 1.
     facts
@@ -48,7 +49,7 @@ class Study:
     encoding: Encoding
     comparison: Comparison
     x: np.ndarray
-    cells: Mapping[str, list[Any]]
+    cells: pa.Table
     rows: np.ndarray
     facts: Mapping[str, str]
 
@@ -57,8 +58,8 @@ def report(study: Study) -> str:
     """The page, as HTML."""
     page = Page(study.title, study.lead)
     rows = study.comparison.rows
-    best = int(np.argmin([row["NLL"] for row in rows]))
-    name = rows[best]["method"]
+    name = study.comparison.best
+    best = next(i for i, row in enumerate(rows) if row["method"] == name)
     page.heading("In words")
     page.sentences(sentences.about(study.comparison))
     page.heading("Scores on the test rows")
@@ -121,11 +122,12 @@ def _uncertain(study: Study, predictive: Predictive) -> list[dict[str, Any]]:
     total = (aleatoric + epistemic) / np.maximum(scale, 1e-300)
     order = np.argsort(-(total.sum(axis=1) if total.ndim == 2 else total))[:_UNCERTAIN]
     names = [column.name for column in study.encoding.targets] + study.encoding.columns[:_MOST_CELLS]
+    cells = {name: _texts(study.cells[name].take(order)) for name in names}
     table = []
-    for i in order:
+    for place, i in enumerate(order):
         row: dict[str, Any] = {"row": f"{study.rows[i]}"}
         row |= _expected(study, predictive, i)
-        row |= {name: _cell(study.cells[name][i]) for name in names}
+        row |= {name: texts[place] for name, texts in cells.items()}
         table.append(row)
     return table
 
@@ -146,8 +148,10 @@ def _expected(study: Study, predictive: Predictive, i: int) -> dict[str, Any]:
     return found
 
 
-def _cell(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)[:60]
+def _texts(values: pa.ChunkedArray) -> list[str]:
+    if pa.types.is_floating(values.type):
+        return [f"{value:.6g}" for value in values.to_pylist()]
+    return [text[:60] for text in values.cast(pa.string()).to_pylist()]
 
 
 def _effects(page: Page, study: Study, name: str) -> None:

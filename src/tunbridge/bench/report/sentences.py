@@ -13,9 +13,8 @@ def about(comparison: Comparison) -> list[str]:
     """Sentences about all methods, then warnings about each."""
     words = []
     if len(comparison.rows) > 1:
-        best = min(comparison.rows, key=lambda row: row["NLL"])
         words.append(
-            f"{best['method']} has the lowest negative log likelihood on the test rows: {best['NLL']:.4g}. "
+            f"{comparison.best} has the lowest negative log likelihood on the test rows. "
             "Differences between methods on one split may be chance."
         )
     for row in comparison.rows:
@@ -42,7 +41,7 @@ def _calibration(row: dict, num: int) -> Iterator[str]:
 def _epistemic(predictive: Predictive) -> Iterator[str]:
     aleatoric, epistemic = (float(np.mean(part)) for part in (predictive.aleatoric, predictive.epistemic))
     share = epistemic / max(aleatoric + epistemic, 1e-300)
-    if epistemic < 1e-9:
+    if share < 1e-9:
         yield "it has one network only: what it does not know about the function is not in its uncertainty."
     elif share > 0.5:
         yield f"{share:.0%} of its uncertainty is epistemic: more data would help."

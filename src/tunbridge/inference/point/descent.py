@@ -42,6 +42,8 @@ class State(NamedTuple):
     step: Array
     measure: PyTree
     """A `noise.Measure` where noise is unknown, else ()."""
+    given: PyTree
+    """Weights to take up again once the noise is measured, where `fit` was given some, else ()."""
     patience: PyTree
     """(smoothed objective, its least, steps since) where patience is asked for, else ()."""
 
@@ -104,9 +106,9 @@ class Descent(Iterative):
         """What is moved besides the weights: where it starts."""
         return ()
 
-    def outputs(self, target: Target, params: Params, extra: PyTree, x: Array) -> Array:
-        """The network's outputs by which noise is measured."""
-        return target.model.outputs(params, x)
+    def outputs(self, key: Key, target: Target, params: Params, x: Array) -> Array:
+        """Outputs (networks, points, outputs) by which noise is measured: of what a prediction would average."""
+        return target.model.outputs(params, x)[None]
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """The optimiser's state, and where noise is unknown the rows held out to measure it."""
@@ -116,12 +118,25 @@ class Descent(Iterative):
         extra = self.extra(target, params, batch)
         patience = () if self.train.patience is None else (jnp.inf, jnp.inf, 0)
         memory = self._optax(0.0).init((params.weights, extra))
-        return strong(State(params, extra, memory, jnp.zeros((), jnp.int32), measure, patience))
+        return strong(State(params, extra, memory, jnp.zeros((), jnp.int32), measure, (), patience))
+
+    def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+        """The first state at weights that were given.
+
+        They may have seen the rows that are held out, so noise is measured with weights of a fresh start.
+        """
+        if not params.noise:
+            return self.init(key, target, params, batch, warmup)
+        key_start, key_init = jax.random.split(key)
+        fresh = self.start(key_start, target, batch)._replace(scales=params.scales)
+        return self.init(key_init, target, fresh, batch, warmup)._replace(given=params.weights)
 
     def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
         """One step of the optimiser."""
+        half = self.train.steps // 2 if state.measure else 0
+        if state.given:
+            state = self._taken_up(state, state.step == half)
         params, measure = state.params, state.measure
-        half = self.train.steps // 2 if measure else 0
         refits, counted = state.step >= half, batch
         if measure:
             params = jax.lax.cond(refits, lambda: params._replace(noise=measure.best_noise), lambda: params)
@@ -138,11 +153,17 @@ class Descent(Iterative):
         optimiser = self._optax(self.decay((state.step - jnp.where(refits, half, 0)) / length))
         updates, memory = optimiser.update(slope, state.optimiser, free, value=loss, grad=slope, value_fn=loss_of)
         if measure:
-            outputs = self.outputs(target, params, state.extra, batch.x)
-            measure = jax.lax.cond(refits, lambda: measure, lambda: noise.follow(measure, target, outputs, batch))
+            key_outputs = jax.random.fold_in(key, 1)
+
+            def follow():
+                outputs = self.outputs(key_outputs, target, params, batch.x)
+                return noise.follow(measure, target, outputs, batch)
+
+            measure = jax.lax.cond(refits, lambda: measure, follow)
         weights, extra = optax.apply_updates(free, updates)
         patience = self._wait(state.patience, loss, state.step == half)
-        fresh = State(params._replace(weights=weights), extra, memory, state.step + 1, measure, patience)
+        moved = params._replace(weights=weights)
+        fresh = State(moved, extra, memory, state.step + 1, measure, state.given, patience)
         if patience:
             fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
         result = jnp.where(jnp.isfinite(loss), Result.SUCCESSFUL, Result.NONFINITE_OBJECTIVE)
@@ -173,6 +194,13 @@ class Descent(Iterative):
 
     def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
         return optax.with_extra_args_support(self.optimiser(self.step_size * factor))
+
+    def _taken_up(self, state: State, begins: Array) -> State:
+        """The state with the given weights and a new optimiser, where the refit begins."""
+        memory = strong(self._optax(0.0).init((state.given, state.extra)))
+        new, old = (state.given, memory), (state.params.weights, state.optimiser)
+        weights, memory = jax.tree.map(lambda a, b: jnp.where(begins, a, b), new, old)
+        return state._replace(params=state.params._replace(weights=weights), optimiser=memory)
 
     def _wait(self, patience: PyTree, loss: Array, begins: Array) -> PyTree:
         """Smoothed objective, its least and the steps since; afresh where a stage begins."""

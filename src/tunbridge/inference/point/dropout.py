@@ -117,10 +117,16 @@ class MCDropout(Descent):
         bound = target.rescale(each, batch) + masks.expected_log_prior(target, params, rates)
         return bound + masks.entropy(rates, params.weights, layout) if self.learn else bound
 
-    def outputs(self, target: Target, params: Params, extra: PyTree, x: Array) -> Array:
-        """Those of the network with each weight at the mean of its masks."""
-        rates = self.rates(target.model, params, extra)
-        return target.model.outputs(masks.mean(target.model, params, rates), x)
+    def outputs(self, key: Key, target: Target, params: Params, x: Array) -> Array:
+        """Those of as many dropped networks as a step has groups, at the rates it started with."""
+        rates = masks.place(target.model, params.weights, self.rate, self.input_rate)
+        layout = target.model.network.layout(params.weights)
+
+        def one(key_draw: Key) -> Array:
+            drawn = masks.draw(key_draw, rates, params.weights, layout)
+            return target.model.outputs(masks.apply(target.model, params, drawn), x)
+
+        return jax.vmap(one)(jax.random.split(key, self.groups))
 
     def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
         """The weights before dropout, and the rates."""

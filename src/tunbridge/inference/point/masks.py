@@ -26,12 +26,20 @@ _TEMPERATURE = 0.1
 
 
 def place(model: Model, weights: PyTree, rate: Any, input_rate: Any) -> Rates:
-    """The rate at which each leaf's input units are dropped: `input_rate` where they are the inputs x themselves."""
+    """The rate at which each leaf's input units are dropped: `input_rate` where they are the inputs x themselves.
+
+    A leaf that reads x beside hidden units counts as one that reads hidden units.
+    """
     layout = model.network.layout(weights)
     axes.require_known(layout, "dropout")
     first = jax.tree.leaves(reads_inputs(model.network, weights, model.example(), layout))
-    rows = zip(jax.tree.leaves(layout), first, strict=True)
-    return tuple(None if leaf.role != "weight" else input_rate if reads_x else rate for leaf, reads_x in rows)
+    rows = zip(jax.tree.leaves(layout), jax.tree.leaves(weights), first, strict=True)
+    return tuple(None if not _reads_units(role, leaf) else input_rate if x else rate for role, leaf, x in rows)
+
+
+def _reads_units(role: axes.Leaf, leaf: Any) -> bool:
+    """Whether a leaf has an axis of input units; a window that slides over each channel by itself has none."""
+    return role.role == "weight" and not (role.shared and math.prod(leaf.shape[axis] for axis in role.inputs) == 1)
 
 
 def draw(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:

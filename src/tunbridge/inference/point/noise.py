@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
+from jax.scipy.special import logsumexp
 
 from tunbridge.core.data import Data
 from tunbridge.core.types import Key, Params, PyTree
@@ -53,19 +54,22 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
     shrunk = eqx.tree_at(lambda data: data.y, batch, mean + _SHRINK * (batch.y - mean))
 
     def solve(rows):
-        return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs, rows, held, u), start)
+        return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs[None], rows, held, u), start)
 
     first = solve(batch)
     return params._replace(noise=solve(shrunk)), measure._replace(noise=first, best_noise=first)
 
 
 def follow(measure: Measure, target: Target, outputs: Array, batch: Data) -> Measure:
-    """The measure after a step: the new one if the batch is all the data, else an average over about three epochs."""
+    """The measure after a step: the new one if the batch is all the data, else an average over about three epochs.
+
+    `outputs` (networks, points, outputs) are those of the networks that a prediction would average.
+    """
     held, share = measure.rows(batch), batch.num / target.num
     share = share / (3.0 - 2.0 * share)
     newton = _newton(target, outputs, batch, held, measure.noise)
     noise = jax.tree.map(lambda old, new: old + share * (new - old), measure.noise, newton)
-    terms = target.model.likelihood.distribution(outputs, noise).log_prob(batch.y)
+    terms = _terms(target, outputs, noise, batch.y)
     weights = held.astype(terms.dtype) if batch.weight is None else jnp.where(held, batch.weight, 0.0)
     score = jnp.sum(jnp.where(held, terms, 0.0) * weights) / jnp.maximum(jnp.sum(weights), 1e-30)
     score = jnp.where(jnp.isinf(measure.score), score, measure.score + share * (score - measure.score))
@@ -75,13 +79,19 @@ def follow(measure: Measure, target: Target, outputs: Array, batch: Data) -> Mea
     return jax.lax.cond(jnp.any(held), lambda: fresh, lambda: measure)
 
 
+def _terms(target: Target, outputs: Array, noise: PyTree, y: Array) -> Array:
+    """Log density of each row under the equal mixture of the networks, (points,)."""
+    each = jax.vmap(lambda one: target.model.likelihood.distribution(one, noise).log_prob(y))(outputs)
+    return logsumexp(each, axis=0) - jnp.log(len(outputs))
+
+
 def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyTree) -> PyTree:
     """One Newton step, of at most 1 in each coordinate, towards the noise that explains the held-out rows."""
     likelihood = target.model.likelihood
     start, unravel = ravel_pytree(noise)
 
     def loss(u):
-        terms = jnp.where(held, likelihood.distribution(outputs, unravel(u)).log_prob(batch.y), 0.0)
+        terms = jnp.where(held, _terms(target, outputs, unravel(u), batch.y), 0.0)
         return -(target.rescale(terms, batch) + likelihood.log_noise(unravel(u), jacobian=False))
 
     slope, curvature = jax.grad(loss)(start), jnp.diagonal(jax.hessian(loss)(start))

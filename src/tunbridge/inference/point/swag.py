@@ -37,6 +37,8 @@ class State(NamedTuple):
     """Sum of the gradients of single rows."""
     lengths: Array
     """Sum of their squared lengths."""
+    rows: Array
+    """How many they are."""
     step_size: Array
     num: Array
     """Snapshots taken."""
@@ -105,11 +107,18 @@ class SWAG(Iterative):
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """The point estimate's first state, and nothing gathered."""
-        point = self.point.init(key, target, params, batch, warmup)
+        return self._nothing(self.point.init(key, target, params, batch, warmup), params)
+
+    def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+        """The same at weights that were given."""
+        return self._nothing(self.point.init_at(key, target, params, batch, warmup), params)
+
+    def _nothing(self, point: descent.State, params: Params) -> State:
         zeros = jax.tree.map(jnp.zeros_like, params.weights)
         recent = jax.tree.map(lambda leaf: jnp.zeros((self.rank + 1, *leaf.shape), leaf.dtype), params.weights)
         zero = jnp.zeros((), jnp.int32)
-        return strong(State(point, zero, zeros, jnp.zeros(()), jnp.zeros(()), zero, zeros, zeros, recent))
+        none = jnp.zeros(())
+        return strong(State(point, zero, zeros, none, zero, none, zero, zeros, zeros, recent))
 
     def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, descent.Info]:
         """A step of the point estimate, or of the path after it."""
@@ -132,17 +141,20 @@ class SWAG(Iterative):
             return carry[0]._replace(params=carry[0].params._replace(weights=moved)), descent.Info(result, loss)
 
         here = point.params._replace(noise=noise)
-        slopes, lengths = _add_rows((ahead > 0) & (ahead <= _MEASURE_STEPS), target, here, batch, state)
+        sums = _add_rows((ahead > 0) & (ahead <= _MEASURE_STEPS), target, here, batch, state)
         if self.step_size is None:
             stable = _STABLE * 2.0 / _curvature(begins, loss_of, point.params.weights)
-            step_size = jnp.where(begins, jnp.minimum(_spreading(slopes, lengths, target, batch), stable), step_size)
+            step_size = jnp.where(begins, jnp.minimum(_spreading(*sums, target, batch), stable), step_size)
         else:
             step_size = jnp.asarray(self.step_size, step_size.dtype)
         info = descent.Info(jnp.zeros((), jnp.int32), jnp.zeros(()))
         point, info = jax.lax.fori_loop(0, (~wanders).astype(jnp.int32), train, strong((point, info)))
         point, info = jax.lax.fori_loop(0, wanders.astype(jnp.int32), wander, (point, info))
-        state = state._replace(point=point, step=state.step + 1, slopes=slopes, lengths=lengths, step_size=step_size)
-        return self._gather(state, wanders & ((1 - ahead) % (self.steps // self.snapshots) == 0)), info
+        slopes, lengths, rows = sums
+        state = state._replace(slopes=slopes, lengths=lengths, rows=rows, step_size=step_size)
+        state = state._replace(point=point, step=state.step + 1)
+        done, due = -ahead, (1 - ahead) * self.snapshots // self.steps
+        return self._gather(state, wanders & (due > done * self.snapshots // self.steps)), info
 
     def _gather(self, state: State, takes: Array) -> State:
         """Welford's update of mean and squares with the weights of now, where a snapshot is due."""
@@ -183,8 +195,8 @@ class SWAG(Iterative):
         return LowRankGaussian(model, key, mean, variance, factors, notes=notes)
 
 
-def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: State) -> tuple[PyTree, Array]:
-    """The sums of `State.slopes` and `State.lengths` with some rows of a batch; a loop of no turns unless due."""
+def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: State) -> tuple[PyTree, Array, Array]:
+    """`State.slopes`, `lengths` and `rows` with some rows of a batch added; a loop of no turns unless due."""
     one = Target(target.model, 1.0)
 
     def add(i: Array, sums: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
@@ -193,12 +205,13 @@ def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: St
         return optax.tree.add(sums[0], slope), sums[1] + optax.tree.norm(slope, squared=True)
 
     turns = due.astype(jnp.int32) * min(_MEASURE_ROWS, batch.num)
-    return jax.lax.fori_loop(0, turns, add, (state.slopes, state.lengths))
+    slopes, lengths = jax.lax.fori_loop(0, turns, add, (state.slopes, state.lengths))
+    return slopes, lengths, state.rows + turns
 
 
-def _spreading(slopes: PyTree, lengths: Array, target: Target, batch: Data) -> Array:
+def _spreading(slopes: PyTree, lengths: Array, rows: Array, target: Target, batch: Data) -> Array:
     """2 n/N d/tr C, the step whose path spreads most like the posterior."""
-    rows = _MEASURE_STEPS * min(_MEASURE_ROWS, batch.num)
+    rows = jnp.maximum(rows, 1)
     trace = lengths / rows - optax.tree.norm(slopes, squared=True) / rows**2
     size = sum(leaf.size for leaf in jax.tree.leaves(slopes))
     return 2.0 * (batch.num / target.num) * size / jnp.maximum(trace, 1e-30)

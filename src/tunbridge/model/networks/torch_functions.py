@@ -30,10 +30,17 @@ def _reduction(function: Callable) -> Callable:
 
 def _variance(function: Callable) -> Callable:
     def reduced(input, dim=None, unbiased=True, keepdim=False, *, correction=None):
+        if isinstance(dim, bool):  # x.var(False) speaks of the divisor
+            dim, unbiased = None, dim
         ddof = int(unbiased) if correction is None else correction
         return function(input, axis=_axes(dim), ddof=ddof, keepdims=keepdim)
 
     return reduced
+
+
+def _softmax_axis(x: Array, dim: int | None) -> int:
+    """The axis that PyTorch takes where none is given."""
+    return dim if dim is not None else 0 if x.ndim in (0, 1, 3) else 1
 
 
 def _axes(dim: Any) -> Any:
@@ -148,7 +155,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "hardswish": lambda x: jax.nn.hard_swish(x),
     "hardtanh": lambda x, min_val=-1.0, max_val=1.0: jnp.clip(x, min_val, max_val),
     "leaky_relu": lambda x, negative_slope=0.01: jax.nn.leaky_relu(x, negative_slope),
-    "log_softmax": lambda x, dim=-1, **_: jax.nn.log_softmax(x, axis=dim),
+    "log_softmax": lambda x, dim=None, **_: jax.nn.log_softmax(x, axis=_softmax_axis(x, dim)),
     "logsigmoid": jax.nn.log_sigmoid,
     "mish": lambda x: jax.nn.mish(x),
     "prelu": prelu,
@@ -157,7 +164,7 @@ ACTIVATIONS: dict[str, Callable] = {
     "selu": lambda x: jax.nn.selu(x),
     "sigmoid": jax.nn.sigmoid,
     "silu": lambda x: jax.nn.silu(x),
-    "softmax": lambda x, dim=-1, **_: jax.nn.softmax(x, axis=dim),
+    "softmax": lambda x, dim=None, **_: jax.nn.softmax(x, axis=_softmax_axis(x, dim)),
     "softplus": lambda x, beta=1.0, threshold=20.0: jax.nn.softplus(beta * x) / beta,
     "softsign": jax.nn.soft_sign,
     "tanh": jnp.tanh,
