@@ -59,21 +59,7 @@ class Info(NamedTuple):
 class Descent(Iterative):
     r"""Maximise an objective over weights, and whatever else the method moves with them.
 
-    Unknown prior scales are held at their medians. Unknown noise is never maximised together with the weights (a
-    network that interpolates would send it to zero): it is measured on rows held out, and then the weights are refitted
-    to all rows.
-
-    Parameters
-    ----------
-    step_size
-        Of the first step; in the units of the optimiser.
-    optimiser
-        A function of the step size that gives an optax transformation: ``optax.adam``, ``optax.sgd``,
-        ``optax.lbfgs``, or your own. It is compared by identity, so define it once.
-    decay
-        How the step size falls: a schedule from `tunbridge.schedules`.
-    train
-        How long.
+    Its fields, and what becomes of unknown noise and prior scales, are described where they are used: `tunbridge.MAP`.
     """
 
     step_size: float = eqx.field(default=1e-2, converter=float)
