@@ -1,5 +1,4 @@
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -11,6 +10,7 @@ import pytest
 
 import tunbridge as tb
 from cli.commands import call, penguins
+from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
 
 QUICK = ("--hidden", "4", "--seconds", "0.1")
@@ -69,6 +69,7 @@ def test_methods_lists_every_method():
     assert all(name in said for name in tb.METHODS)
 
 
+@pytest.mark.slow
 def test_several_targets_are_fitted_together(tmp_path):
     data = penguins(tmp_path / "data.parquet")
     targets = ("-t", "mass $g$", "-t", "depth")
@@ -149,10 +150,12 @@ def test_what_is_left_out_is_counted_wherever_it_stands(tmp_path):
     table = tables.read(penguins(tmp_path / "data.csv", 20))
     gone = pa.array([None if i >= 15 else i for i in range(20)], pa.int64())
     tables.write(table.append_column("late", gone), tmp_path / "late.csv")
-    common = ("-t", "species", "-m", "map", "--out", tmp_path / "run", *QUICK)
-    assert "15 rows, 5 left out" in call("fit", tmp_path / "late.csv", "--drop-missing", *common)[1]
+    options = {"task": None, "ignore": [], "categorical": [], "test_share": 0.2, "seed": 0}
+    rows = Rows.read(tmp_path / "late.csv", ["species"], drop_missing=True, **options)
+    assert "15 rows, 5 left out" in " ".join(rows.said())
 
 
+@pytest.mark.slow
 def test_a_comparison_takes_the_place_of_a_fit(fitted, tmp_path):
     shutil.copytree(fitted / "classes", tmp_path / "out")
     arguments = ("compare", fitted / "data.csv", "-t", "species", "-m", "map", "--out", tmp_path / "out", *QUICK)
@@ -228,7 +231,7 @@ def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
     assert "Traceback" not in error
     assert [path.name for path in run.iterdir()] == ["checkpoint"]
     for out in (run, tmp_path / "whole"):
-        subprocess.run([*common, "--out", str(out)], check=True, capture_output=True, env=os.environ)
+        assert call(*common[3:], "--out", out)[0] == 0
     one, two = (tb.load(out).predict([[40.0, 0, 1, 0, 1, 3000.0, 4.0]]).probs for out in (run, tmp_path / "whole"))
     assert (one == two).all()
     assert not (run / "checkpoint").exists()

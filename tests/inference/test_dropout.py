@@ -147,6 +147,7 @@ def test_predictive_variance_is_that_of_the_passes_plus_one_over_tau(key):
     np.testing.assert_allclose(predictive.log_prob(data.y), log_likelihood, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_rate_nought_is_map_to_rounding(key):
     data, made = table(24), model((4,))
     point = tb.MAP(train=tb.Train(50)).fit(made, data, key=key)
@@ -206,6 +207,7 @@ def test_wrong_settings_are_refused(settings, message):
         tb.MCDropout(**settings)
 
 
+@pytest.mark.slow
 def test_a_dropped_class_predictor_is_less_sure_than_map(key):
     data = labelled(60)
     made = tb.Model(tb.networks.MLP((20,)), tb.priors.Normal(1.0), tb.likelihoods.Categorical())

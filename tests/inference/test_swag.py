@@ -70,7 +70,9 @@ def test_the_step_is_measured_from_the_gradients_of_rows(key, x64):
     np.testing.assert_allclose(kept[0].step_size, min(spreading, 1 / largest), rtol=0.25)
 
 
-@pytest.mark.parametrize(("steps", "snapshots"), [(20, 7), (19, 10), (10, 10)])
+@pytest.mark.parametrize(
+    ("steps", "snapshots"), [(19, 10), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ((20, 7), (10, 10)))]
+)
 def test_as_many_snapshots_are_taken_as_asked_for(steps, snapshots, key):
     taken = [k for k in range(steps) if (k + 1) * snapshots // steps > k * snapshots // steps]
     assert len(taken) == snapshots
@@ -79,6 +81,7 @@ def test_as_many_snapshots_are_taken_as_asked_for(steps, snapshots, key):
     assert not any("snapshots" in note for note in posterior.notes)
 
 
+@pytest.mark.slow
 def test_it_spreads_and_agrees_with_map_in_the_middle(key):
     data, made = table(80), model((8,), tb.likelihoods.Gaussian(0.2))
     point = tb.MAP().fit(made, data, key=key).predict(data.x)
@@ -87,6 +90,7 @@ def test_it_spreads_and_agrees_with_map_in_the_middle(key):
     assert 1e-3 < float(jnp.sqrt(around.epistemic.mean())) < 0.2
 
 
+@pytest.mark.slow
 def test_a_run_that_ends_before_the_path_says_so(key):
     method = tb.SWAG(point=tb.MAP(train=tb.Train(2000)), steps=100, snapshots=20)
     posterior = method.fit(model(), table(24), key=key, callbacks=[lambda event: event.step > 1])

@@ -29,7 +29,7 @@ def _start(*arguments):
     return subprocess.Popen([sys.executable, str(HERE / "killed.py"), *map(str, arguments)], env=environment)
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [1, pytest.param(12, marks=pytest.mark.slow)])
 def test_a_process_killed_several_times_ends_with_the_uninterrupted_result(times, tmp_path):
     """kill -9 at random moments after it has saved something new; a sampler's draws and an ensemble of MAPs."""
     rng, steps, kills = random.Random(4), [0], 0
@@ -45,7 +45,7 @@ def test_a_process_killed_several_times_ends_with_the_uninterrupted_result(times
                 kills += 1
         assert process.wait(300) in (0, -signal.SIGKILL)
         steps.append(_steps(folder))
-    assert kills >= times - 2
+    assert kills >= max(1, times - 2)
     assert steps == sorted(steps)
     with np.load(out) as resumed, np.load(whole) as uninterrupted:
         assert len(resumed.files) == len(uninterrupted.files) > 8

@@ -42,6 +42,7 @@ def test_the_split_recovers_the_known_noise(key):
     np.testing.assert_allclose(predictive.total, predictive.aleatoric + predictive.epistemic, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_ensemble_beats_its_members_on_average(key):
     """NLL of the mixture is at most the members' mean, by Jensen; on digits by a margin."""
     train, test = tb.datasets.split(tb.datasets.digits(), key)

@@ -58,7 +58,8 @@ def to_bayesian(
     >>> module = eqx.nn.MLP(1, 1, 20, 1, key=jax.random.key(0))
     >>> data = tb.datasets.curve(jax.random.key(1), 40)
     >>> quick = tb.MCDropout(train=tb.Train(20))
-    >>> tb.to_bayesian(module, data, quick, key=jax.random.key(2)).predict(data.x).epistemic.shape
+    >>> noise = tb.likelihoods.Gaussian(0.1)
+    >>> tb.to_bayesian(module, data, quick, key=jax.random.key(2), likelihood=noise).predict(data.x).epistemic.shape
     (40, 1)
     """
     network = from_module(module, data.x[:1])
