@@ -136,7 +136,7 @@ def test_noise_is_never_fitted_to_the_rows_the_weights_learn_from(key):
     assert any("held-out" in note for note in posterior.notes)
 
 
-@pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("scale", [100.0, *(pytest.param(s, marks=pytest.mark.slow) for s in (0.01, 1.0))])
 def test_noise_is_found_whatever_the_units_of_y(scale, key):
     """Four standard errors of a deviation from 400 held-out rows are 14 %; fixed key."""
     rng = np.random.default_rng(0)
@@ -272,7 +272,7 @@ def test_rows_without_weight_do_not_decide_the_noise():
         assert float(posterior.model.likelihood.sigma(posterior.params.noise)) > 1e-3
 
 
-@pytest.mark.parametrize("step_size", [0.003, 0.03])
+@pytest.mark.parametrize("step_size", [0.03, pytest.param(0.003, marks=pytest.mark.slow)])
 def test_noise_does_not_depend_on_the_step_size(step_size):
     """On the curve, true noise 0.1: every member of six between 0.05 and 0.25."""
     made = model(

@@ -144,6 +144,7 @@ def test_a_diverging_optimiser_stops_with_a_sentence(key):
         method.fit(model(), table(), key=key)
 
 
+@pytest.mark.slow
 def test_a_failure_in_a_vmapped_lane_names_the_member(key, monkeypatch):
     monkeypatch.setattr(loop, "spread", lambda num: [list(range(num))])
     with pytest.raises(tb.NumericalError, match="step 13 of member 0"):
