@@ -37,6 +37,7 @@ def test_known_noise_is_in_the_units_of_the_data(key):
     np.testing.assert_allclose(table.predictives["map"].aleatoric, 300.0**2, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_classes_get_their_own_columns(key):
     data = labelled(150)
     train, test = tb.datasets.split(data, key)

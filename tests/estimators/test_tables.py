@@ -77,6 +77,7 @@ def test_sample_weights_are_routed_through_a_pipeline_and_a_search():
         assert search.fit(X, Y, sample_weight=np.ones(60)).best_score_ > 0.9
 
 
+@pytest.mark.slow
 def test_a_search_runs_over_methods_and_networks():
     grid = {
         "method": [tb.MAP(0.05, train=tb.Train(100)), tb.MAP(1e-5, train=tb.Train(100))],

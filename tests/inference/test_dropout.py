@@ -133,6 +133,7 @@ def test_tau_and_weight_decay_are_two_names_of_one_thing(key, x64):
         np.testing.assert_allclose(a, rows.num * tau * b, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_predictive_variance_is_that_of_the_passes_plus_one_over_tau(key):
     """And the log likelihood is logsumexp(-tau/2 (y - f_t)^2) - log T - 1/2 log 2 pi + 1/2 log tau."""
     sigma, num = 0.3, 50
@@ -170,6 +171,7 @@ def test_relaxed_masks_keep_as_many_units_and_have_a_derivative():
         assert -1.3 < float(slope) < -0.7
 
 
+@pytest.mark.slow
 def test_learned_rates_grow_where_there_is_nothing_to_learn(key):
     """With y of pure noise the likelihood has no use for units, and entropy and prior push the rate up."""
     rng = np.random.default_rng(0)

@@ -126,6 +126,7 @@ def test_diabetes_coverage_is_honest_with_unknown_noise(seed):
         assert 0.80 <= row["90 % coverage"] <= 0.97, (seed, row)
 
 
+@pytest.mark.slow
 def test_noise_is_never_fitted_to_the_rows_the_weights_learn_from(key):
     """A wide net that interpolates pure noise: jointly maximised, sigma would go to 0; held out, it stays near 1."""
     rng = np.random.default_rng(0)
@@ -232,6 +233,7 @@ def test_bad_settings_are_refused(make, said):
         make()
 
 
+@pytest.mark.slow
 def test_held_out_rows_are_a_fifth_and_follow_the_row_not_its_place(key):
     data = table(500)
     marks, all_rows = holdout.mark(key, data), jnp.ones(500, bool)

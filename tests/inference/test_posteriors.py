@@ -24,6 +24,7 @@ def test_draws_predict_with_all_or_evenly_spaced(key):
             posterior.predict(x, num=num)
 
 
+@pytest.mark.slow
 def test_the_same_call_gives_the_same_answer():
     posterior, x = _draws(), table().x
     assert equal(posterior.predict(x).mean, posterior.predict(x).mean)

@@ -92,6 +92,7 @@ def test_results_do_not_depend_on_where_chunks_end(batch_size, key, monkeypatch)
     assert equal(method.fit(model(), table(), key=key).params, whole.params)
 
 
+@pytest.mark.slow
 def test_kept_entries_beyond_one_buffer_are_all_there(key, monkeypatch):
     method = Walk(run=tb.Run(1, 5, 60))
     whole = method.fit(model(), table(), key=key)
