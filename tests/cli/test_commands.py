@@ -150,7 +150,7 @@ def test_what_is_left_out_is_counted_wherever_it_stands(tmp_path):
     table = tables.read(penguins(tmp_path / "data.csv", 20))
     gone = pa.array([None if i >= 15 else i for i in range(20)], pa.int64())
     tables.write(table.append_column("late", gone), tmp_path / "late.csv")
-    options = {"task": None, "ignore": [], "categorical": [], "test_share": 0.2, "seed": 0}
+    options = {"task": None, "ignore": [], "categorical": [], "test_share": 0.2, "hidden": None, "seed": 0}
     rows = Rows.read(tmp_path / "late.csv", ["species"], drop_missing=True, **options)
     assert "15 rows, 5 left out" in " ".join(rows.said())
 

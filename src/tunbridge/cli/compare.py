@@ -40,14 +40,14 @@ def compare(
         categorical=categorical,
         drop_missing=drop_missing,
         test_share=test_share,
+        hidden=hidden,
         seed=seed,
     )
-    rows.model(hidden)  # refuses a wrong --hidden before anything is written
     options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
     with folder.writing(overwrite):
-        found = rows.judge(chosen, hidden, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet)
+        found = rows.judge(chosen, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet)
         folder.drop_fit()
         folder.write_report(rows.report(f"{', '.join(target)} by {len(chosen)} methods", found, seed))
     print(to_text(found.rows).rstrip())

@@ -39,15 +39,15 @@ def fit(
         categorical=categorical,
         drop_missing=drop_missing,
         test_share=test_share,
+        hidden=hidden,
         seed=seed,
     )
-    rows.model(hidden)  # refuses a wrong --hidden before anything is written
     options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
     with folder.writing(overwrite):
         found = rows.judge(
-            {method: chosen}, hidden, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet
+            {method: chosen}, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet
         )
         facts = {"encoding": rows.encoding.to_json(), "scores": plain(found.rows), "read": rows.said(), "seed": seed}
         folder.save(found.posteriors[method], facts)

@@ -31,6 +31,8 @@ class Rows:
     numbers: np.ndarray
     """Of its rows in the file; the first is 1."""
     encoding: Encoding
+    model: Model
+    """The default one for this target, perhaps with other hidden layers."""
     train: np.ndarray
     test: np.ndarray
     left_out: int
@@ -46,6 +48,7 @@ class Rows:
         categorical: list[str],
         drop_missing: bool,
         test_share: float,
+        hidden: str | None,
         seed: int,
     ) -> "Rows":
         """Read, check, and split at random."""
@@ -61,18 +64,12 @@ class Rows:
         unique = list(dict.fromkeys(targets))
         encoding = Encoding.of(whole, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(whole.num_rows, test_share, seed)
-        return cls(path, whole, kept + 1, encoding, train, test, num - len(kept))
+        return cls(path, whole, kept + 1, encoding, _model(encoding, hidden), train, test, num - len(kept))
 
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(x, y) of some rows."""
         some = self.table.take(rows)
         return self.encoding.x(some), self.encoding.y(some)
-
-    def model(self, hidden: str | None) -> Model:
-        """The default model for this target, perhaps with other hidden layers."""
-        likelihood = defaults.of_classes(len(self.encoding.classes)) if self.encoding.classes else defaults.of_numbers()
-        network = defaults.network() if hidden is None else MLP(_widths(hidden))
-        return Model(network, defaults.prior(), likelihood)
 
     def said(self) -> list[str]:
         """How the table was read."""
@@ -89,7 +86,6 @@ class Rows:
     def judge(
         self,
         methods: dict[str, Method],
-        hidden: str | None,
         *,
         seed: int,
         seconds: float | None,
@@ -97,10 +93,9 @@ class Rows:
         progress: bool,
     ) -> Comparison:
         """The methods on the default model, fitted to the training rows and judged on the others."""
-        train, test, model = self.part(self.train), self.part(self.test), self.model(hidden)
-        key = jax.random.key(seed)
+        train, test, key = self.part(self.train), self.part(self.test), jax.random.key(seed)
         return compare(
-            model, train, test, methods, key=key, max_seconds=seconds, checkpoint=checkpoint, progress=progress
+            self.model, train, test, methods, key=key, max_seconds=seconds, checkpoint=checkpoint, progress=progress
         )
 
     def report(self, title: str, comparison: Comparison, seed: int) -> str:
@@ -135,6 +130,12 @@ def _split(num: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
         raise InputError("a --test-share that leaves rows on both sides", f"{share}", "Use 0.2.")
     train, test = split_rows(num, jax.random.key(seed), share)
     return np.sort(train), np.sort(test)
+
+
+def _model(encoding: Encoding, hidden: str | None) -> Model:
+    likelihood = defaults.of_classes(len(encoding.classes)) if encoding.classes else defaults.of_numbers()
+    network = defaults.network() if hidden is None else MLP(_widths(hidden))
+    return Model(network, defaults.prior(), likelihood)
 
 
 def _widths(hidden: str) -> tuple[int, ...]:

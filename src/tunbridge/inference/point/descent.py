@@ -47,6 +47,11 @@ class State(NamedTuple):
     patience: PyTree
     """(smoothed objective, its least, steps since) where patience is asked for, else ()."""
 
+    @property
+    def measured(self) -> Params:
+        """The parameters, with the noise that was measured."""
+        return self.params._replace(noise=self.measure.best_noise) if self.measure else self.params
+
 
 class Info(NamedTuple):
     """What a reader may want to know of a step."""
@@ -54,6 +59,12 @@ class Info(NamedTuple):
     result: Array
     loss: Array
     """Minus the objective / N, up to a constant."""
+
+    @classmethod
+    def of(cls, loss: Array) -> "Info":
+        """A step that failed if its loss is not finite."""
+        result = jnp.where(jnp.isfinite(loss), Result.SUCCESSFUL, Result.NONFINITE_OBJECTIVE)
+        return cls(result.astype(jnp.int32), loss)
 
 
 class Descent(Iterative):
@@ -152,8 +163,7 @@ class Descent(Iterative):
         fresh = State(moved, extra, memory, state.step + 1, measure, state.given, patience)
         if patience:
             fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
-        result = jnp.where(jnp.isfinite(loss), Result.SUCCESSFUL, Result.NONFINITE_OBJECTIVE)
-        return fresh, Info(result.astype(jnp.int32), loss)
+        return fresh, Info.of(loss)
 
     def done(self, state: State) -> bool | Array:
         """Whether patience has run out, after the noise was measured."""
@@ -168,8 +178,7 @@ class Descent(Iterative):
 
     def reached(self, state: State) -> Params:
         """The parameters of a last state, with the noise that was measured; NumericalError if they failed."""
-        measured = state.measure.best_noise if state.measure else state.params.noise
-        params = state.params._replace(noise=measured)
+        params = state.measured
         if not all_finite(params):
             raise NumericalError(Result.NONFINITE_STATE, int(state.step), 0, "Nothing can be predicted with it.")
         return params

@@ -32,11 +32,9 @@ class Dropout(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """`num` draws of all masks, applied."""
-        layout = self.model.network.layout(self.params.weights)
 
         def one(key_draw: Key) -> Params:
-            drawn = masks.draw(key_draw, self.rates, self.params.weights, layout)
-            return masks.apply(self.model, self.params, drawn)
+            return masks.dropped(key_draw, self.model, self.params, self.rates, masks.draw)
 
         return jax.vmap(one)(jax.random.split(key, num))
 
@@ -109,8 +107,7 @@ class MCDropout(Descent):
         groups = min(self.groups, batch.num)
 
         def terms(key_group: Key, x: Array, y: Array) -> Array:
-            drawn = draw(key_group, rates, params.weights, layout)
-            return target.model.log_likelihood(masks.apply(target.model, params, drawn), x, y)
+            return target.model.log_likelihood(masks.dropped(key_group, target.model, params, rates, draw), x, y)
 
         x, y = _grouped(batch.x, groups), _grouped(batch.y, groups)
         each = jax.vmap(terms)(jax.random.split(key, groups), x, y).reshape(-1)[: batch.num]
@@ -120,11 +117,9 @@ class MCDropout(Descent):
     def outputs(self, key: Key, target: Target, params: Params, x: Array) -> Array:
         """Those of as many dropped networks as a step has groups, at the rates it started with."""
         rates = masks.place(target.model, params.weights, self.rate, self.input_rate)
-        layout = target.model.network.layout(params.weights)
 
         def one(key_draw: Key) -> Array:
-            drawn = masks.draw(key_draw, rates, params.weights, layout)
-            return target.model.outputs(masks.apply(target.model, params, drawn), x)
+            return target.model.outputs(masks.dropped(key_draw, target.model, params, rates, masks.draw), x)
 
         return jax.vmap(one)(jax.random.split(key, self.groups))
 

@@ -6,6 +6,7 @@ None where nothing is dropped; a mask has one number an input unit.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,6 +21,7 @@ from tunbridge.model.networks.reading import reads_inputs
 
 Rates = tuple[Any, ...]
 Masks = tuple[Array | None, ...]
+Draw = Callable[[Key, Rates, PyTree, PyTree], Masks]
 
 _TEMPERATURE = 0.1
 """Of the relaxed masks through which rates are learned."""
@@ -78,6 +80,12 @@ def apply(model: Model, params: Params, masks: Masks) -> Params:
     leaves, treedef = jax.tree.flatten(model.prior.weights(params.weights, params.scales, layout))
     masked = [w if z is None else w * z for w, z in zip(leaves, masks, strict=True)]
     return params._replace(weights=model.prior.raw(jax.tree.unflatten(treedef, masked), params.scales, layout))
+
+
+def dropped(key: Key, model: Model, params: Params, rates: Rates, draw: Draw) -> Params:
+    """Parameters with masks drawn by `draw` and applied."""
+    drawn = draw(key, rates, params.weights, model.network.layout(params.weights))
+    return apply(model, params, drawn)
 
 
 def mean(model: Model, params: Params, rates: Rates) -> Params:

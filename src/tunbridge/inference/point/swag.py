@@ -10,7 +10,7 @@ import optax
 from jax import Array
 
 from tunbridge.core.data import Data
-from tunbridge.core.errors import InputError, Result
+from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
@@ -124,12 +124,10 @@ class SWAG(Iterative):
         """A step of the point estimate, or of the path after it."""
         ahead = self.point.train.steps - state.step
         begins, wanders = ahead == 0, ahead <= 0
-        noise = state.point.measure.best_noise if state.point.measure else state.point.params.noise
-        point, step_size = state.point, state.step_size
+        point, step_size, here = state.point, state.step_size, state.point.measured
 
         def loss_of(weights: PyTree) -> Scalar:
-            here = point.params._replace(weights=weights, noise=noise)
-            return -(target.log_likelihood(here, batch) + target.log_prior_weights(here)) / target.num
+            return -self.point.objective(key, target, here._replace(weights=weights), (), batch) / target.num
 
         def train(_, carry):
             return self.point.step(key, target, carry[0], batch)
@@ -137,17 +135,15 @@ class SWAG(Iterative):
         def wander(_, carry):
             loss, slope = jax.value_and_grad(loss_of)(carry[0].params.weights)
             moved = jax.tree.map(lambda w, g: w - step_size * g, carry[0].params.weights, slope)
-            result = jnp.where(jnp.isfinite(loss), Result.SUCCESSFUL, Result.NONFINITE_OBJECTIVE).astype(jnp.int32)
-            return carry[0]._replace(params=carry[0].params._replace(weights=moved)), descent.Info(result, loss)
+            return carry[0]._replace(params=carry[0].params._replace(weights=moved)), descent.Info.of(loss)
 
-        here = point.params._replace(noise=noise)
         sums = _add_rows((ahead > 0) & (ahead <= _MEASURE_STEPS), target, here, batch, state)
         if self.step_size is None:
             stable = _STABLE * 2.0 / _curvature(begins, loss_of, point.params.weights)
             step_size = jnp.where(begins, jnp.minimum(_spreading(*sums, target, batch), stable), step_size)
         else:
             step_size = jnp.asarray(self.step_size, step_size.dtype)
-        info = descent.Info(jnp.zeros((), jnp.int32), jnp.zeros(()))
+        info = descent.Info.of(jnp.zeros(()))
         point, info = jax.lax.fori_loop(0, (~wanders).astype(jnp.int32), train, strong((point, info)))
         point, info = jax.lax.fori_loop(0, wanders.astype(jnp.int32), wander, (point, info))
         slopes, lengths, rows = sums
