@@ -57,7 +57,7 @@ class Walk(Iterative):
     def keep(self, state):
         return state.params, state.steps
 
-    def posterior(self, model, traces, key):
+    def posterior(self, model, data, traces, key):
         params = [trace.kept[0] for trace in traces]
         return tb.Draws(model, key, jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *params))
 

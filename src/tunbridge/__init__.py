@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tunbridge.core.data import Data
     from tunbridge.core.errors import (
         CheckpointError,
+        ConvergenceWarning,
         InputError,
         LoadError,
         NumericalError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
     from tunbridge.core.types import Params, Predictive
     from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
+    from tunbridge.inference.chains import Chains
     from tunbridge.inference.point.dropout import (
         Dropout,
         MCDropout,
@@ -63,7 +65,9 @@ _NAMES = {
     "SWAG": "tunbridge.inference.point.swag",
     "BayesianClassifier": "tunbridge.estimators",
     "BayesianRegressor": "tunbridge.estimators",
+    "Chains": "tunbridge.inference.chains",
     "CheckpointError": "tunbridge.core.errors",
+    "ConvergenceWarning": "tunbridge.core.errors",
     "Data": "tunbridge.core.data",
     "Draws": "tunbridge.inference.posteriors",
     "Dropout": "tunbridge.inference.point.dropout",
@@ -100,7 +104,9 @@ __all__ = [
     "SWAG",
     "BayesianClassifier",
     "BayesianRegressor",
+    "Chains",
     "CheckpointError",
+    "ConvergenceWarning",
     "Data",
     "Draws",
     "Dropout",

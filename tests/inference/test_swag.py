@@ -40,7 +40,7 @@ def test_snapshots_give_half_their_variance_and_their_last_deviations(x64):
         weights = {"layers": [{"bias": jnp.asarray(row[:1]), "weight": jnp.asarray(row[1:, None])}]}
         state = state._replace(point=state.point._replace(params=state.point.params._replace(weights=weights)))
         state = method._gather(method._gather(state, jnp.asarray(True)), jnp.asarray(False))
-    posterior = method.posterior(bound, [Trace(state, (), (), 16, 0.0)], key)
+    posterior = method.posterior(bound, rows, [Trace(state, (), (), 16, 0.0)], key)
     np.testing.assert_allclose(ravel(posterior.mean.weights), path.mean(0), rtol=1e-12)
     np.testing.assert_allclose(ravel(posterior.variance), path.var(0) / 2, rtol=1e-12)
     means = np.cumsum(path, axis=0) / np.arange(1, 7)[:, None]

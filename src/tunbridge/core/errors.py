@@ -26,6 +26,10 @@ class LoadError(TunbridgeError):
     """A saved posterior that cannot be had: not there, damaged, newer than this Tunbridge, or of another model."""
 
 
+class ConvergenceWarning(UserWarning):
+    """Statistics are doubtful: the number that says so, and the next step."""
+
+
 class Result(enum.IntEnum):
     """How a step went: a value inside jit, a sentence outside."""
 

@@ -100,8 +100,8 @@ class Iterative(Method):
         """What a kept step keeps of its state."""
 
     @abc.abstractmethod
-    def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
-        """The posterior that the members of one fit leave behind."""
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
+        """The posterior that the members of one fit leave behind; `data` is the rows, or the first of a stream."""
 
     def start(self, key: Key, target: Target, batch: Data) -> Params:
         """Where to start: the network's own initial weights, scales at their medians, noise from its prior."""
@@ -138,7 +138,7 @@ class Iterative(Method):
         traces = run(self, target, data, duration, keys, options)
         groups = [traces[i * chains : (i + 1) * chains] for i in range(size)]
         keys = jax.random.split(key_posterior, size)
-        return [self.posterior(model, group, k) for group, k in zip(groups, keys, strict=True)]
+        return [self.posterior(model, rows, group, k) for group, k in zip(groups, keys, strict=True)]
 
     def _checked(self, init: Params | None, target: Target, rows: Data) -> Params | None:
         """Where to start, of the right shapes, with unknowns it leaves out at their medians."""

@@ -32,6 +32,7 @@ _FILE = "posterior.npz"
 _PARTS = ("network", "prior", "likelihood")
 _TABLE = {
     **{name: place for name, place in spec.CLASSES.items() if name != "Model"},
+    "Chains": "tunbridge.inference.chains:Chains",
     "Draws": "tunbridge.inference.posteriors:Draws",
     "Dropout": "tunbridge.inference.point.dropout:Dropout",
     "LowRankGaussian": "tunbridge.inference.posteriors:LowRankGaussian",

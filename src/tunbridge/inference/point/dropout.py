@@ -123,7 +123,7 @@ class MCDropout(Descent):
 
         return jax.vmap(one)(jax.random.split(key, self.groups))
 
-    def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
         """The weights before dropout, and the rates."""
         (trace,) = traces
         state = trace.state

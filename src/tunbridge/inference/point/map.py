@@ -39,7 +39,7 @@ class MAP(Descent):
         """Log likelihood + log prior of the weights."""
         return target.log_likelihood(params, batch) + target.log_prior_weights(params)
 
-    def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
         """A point at the last state."""
         (trace,) = traces
         params = self.reached(trace.state)

@@ -172,7 +172,7 @@ class SWAG(Iterative):
         """Nothing: the last state holds what was gathered."""
         return ()
 
-    def posterior(self, model: Model, traces: list[Trace], key: Key) -> Posterior:
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
         """The Gaussian of the snapshots."""
         (trace,) = traces
         state, count = trace.state, int(trace.state.num)

@@ -1,0 +1,1 @@
+"""Whether to believe draws: arrays in, numbers out."""

@@ -1,0 +1,1 @@
+"""Markov chain Monte Carlo: kernels on the full data, tuned on the way."""
