@@ -54,7 +54,7 @@ class Walk(Iterative):
     def done(self, state):
         return state.steps >= self.stop_at
 
-    def keep(self, state):
+    def keep(self, target, state):
         return state.params, state.steps
 
     def posterior(self, model, data, traces, key):

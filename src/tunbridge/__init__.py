@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tunbridge.core.types import Params, Predictive
     from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
     from tunbridge.inference.chains import Chains
+    from tunbridge.inference.mcmc import mass
+    from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
+    from tunbridge.inference.mcmc.microcanonical import MCLMC, AdjustedMCLMC
     from tunbridge.inference.point.dropout import (
         Dropout,
         MCDropout,
@@ -53,6 +56,7 @@ _MODULES = {
     "bench": "tunbridge.bench",
     "datasets": "tunbridge.datasets",
     "likelihoods": "tunbridge.model.likelihoods",
+    "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
     "networks": "tunbridge.model.networks",
     "plots": "tunbridge.plots",
@@ -60,7 +64,11 @@ _MODULES = {
     "schedules": "tunbridge.runtime.schedules",
 }
 _NAMES = {
+    "HMC": "tunbridge.inference.mcmc.hamiltonian",
+    "MCLMC": "tunbridge.inference.mcmc.microcanonical",
     "METHODS": "tunbridge.inference.registry",
+    "NUTS": "tunbridge.inference.mcmc.hamiltonian",
+    "AdjustedMCLMC": "tunbridge.inference.mcmc.microcanonical",
     "MAP": "tunbridge.inference.point.map",
     "SWAG": "tunbridge.inference.point.swag",
     "BayesianClassifier": "tunbridge.estimators",
@@ -99,9 +107,13 @@ _NAMES = {
 
 __version__ = importlib.metadata.version("tunbridge")
 __all__ = [
+    "HMC",
     "MAP",
+    "MCLMC",
     "METHODS",
+    "NUTS",
     "SWAG",
+    "AdjustedMCLMC",
     "BayesianClassifier",
     "BayesianRegressor",
     "Chains",
@@ -132,6 +144,7 @@ __all__ = [
     "datasets",
     "likelihoods",
     "load",
+    "mass",
     "metrics",
     "momentum_from_physics",
     "networks",

@@ -55,9 +55,9 @@ def test_the_step_is_measured_from_the_gradients_of_rows(key, x64):
     kept = []
     original = swag.SWAG.posterior
 
-    def spy(self, made, traces, key_posterior):
+    def spy(self, made, rows, traces, key_posterior):
         kept.append(traces[0].state)
-        return original(self, made, traces, key_posterior)
+        return original(self, made, rows, traces, key_posterior)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(swag.SWAG, "posterior", spy)

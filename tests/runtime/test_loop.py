@@ -113,7 +113,7 @@ def test_members_as_threads_and_vmapped_are_equal_to_rounding(key, monkeypatch):
     method = tb.Ensemble(tb.MAP(train=tb.Train(50)), 3)
     threads = method.fit(model(), table(), key=key)
     walk = Walk(run=tb.Run(3, 5, 20, thin=2)).fit(model(), table(), key=key)
-    monkeypatch.setattr(loop, "spread", lambda num: [list(range(num))])
+    monkeypatch.setattr(loop, "spread", lambda num: [(list(range(num)), None)])
     vmapped = method.fit(model(), table(), key=key)
     for a, b in zip(threads.members, vmapped.members, strict=True):
         np.testing.assert_allclose(a.predict(table().x).mean, b.predict(table().x).mean, atol=1e-3)
@@ -147,7 +147,7 @@ def test_a_diverging_optimiser_stops_with_a_sentence(key):
 
 @pytest.mark.slow
 def test_a_failure_in_a_vmapped_lane_names_the_member(key, monkeypatch):
-    monkeypatch.setattr(loop, "spread", lambda num: [list(range(num))])
+    monkeypatch.setattr(loop, "spread", lambda num: [(list(range(num)), None)])
     with pytest.raises(tb.NumericalError, match="step 13 of member 0"):
         Walk(fail_at=13).fit(model(), table(), key=key)
 

@@ -36,6 +36,7 @@ class Result(enum.IntEnum):
     SUCCESSFUL = 0
     NONFINITE_OBJECTIVE = 1
     NONFINITE_STATE = 2
+    NONFINITE_DENSITY = 3
 
     @property
     def sentence(self) -> str:
@@ -48,6 +49,10 @@ _SENTENCES = {
     Result.NONFINITE_OBJECTIVE: (
         "The log density was NaN or infinite. Try a smaller step size, standardise x and y, "
         "or give the noise and the prior scales values that fit the data's units."
+    ),
+    Result.NONFINITE_DENSITY: (
+        "The log density of a chain is NaN or infinite where it starts or has come to. Start elsewhere with init=, "
+        "standardise x and y, or give the noise and the prior scales values that fit the units of the data."
     ),
     Result.NONFINITE_STATE: "The state became NaN or infinite. Try a smaller step size.",
 }

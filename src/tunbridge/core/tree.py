@@ -64,3 +64,12 @@ def all_finite(tree: PyTree) -> Array:
     """Whether every number of a tree is finite."""
     leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))]
     return jnp.all(jnp.stack(leaves)) if leaves else jnp.asarray(True)
+
+
+def unravel(like: PyTree, vector: Array) -> PyTree:
+    """The inverse of `ravel`: the last axis of `vector` as a tree of the shapes of `like`, other axes leading."""
+    leaves, treedef = jax.tree.flatten(like)
+    ends = np.cumsum([int(np.prod(leaf.shape)) for leaf in leaves])
+    parts = [vector[..., end - int(np.prod(leaf.shape)) : end] for end, leaf in zip(ends, leaves, strict=True)]
+    shaped = [part.reshape(*vector.shape[:-1], *leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+    return jax.tree.unflatten(treedef, shaped)

@@ -219,7 +219,7 @@ class Method(Protocol):
         data: Any,
         *,
         key: Key,
-        init: Params | None = None,
+        init: "Params | Posterior | None" = None,
         progress: bool = True,
         checkpoint: str | None = None,
         max_seconds: float | None = None,

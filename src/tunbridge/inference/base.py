@@ -37,7 +37,7 @@ class Method(eqx.Module):
         data: Data | Stream,
         *,
         key: Key,
-        init: Params | None = None,
+        init: Params | Posterior | None = None,
         progress: bool = True,
         checkpoint: str | os.PathLike | None = None,
         max_seconds: float | None = None,
@@ -52,7 +52,8 @@ class Method(eqx.Module):
         key
             Decides everything random: the same key on the same machine gives the same result to the bit.
         init
-            Where to start; None asks the method.
+            Where to start: parameters, or a posterior, one of whose draws or members each chain starts from. None
+            asks the method.
         progress
             Show a bar, where there is a terminal.
         checkpoint
@@ -96,8 +97,20 @@ class Iterative(Method):
         """The next state, and this step's statistics with a `result` among them."""
 
     @abc.abstractmethod
-    def keep(self, state: Any) -> PyTree:
+    def keep(self, target: Target, state: Any) -> PyTree:
         """What a kept step keeps of its state."""
+
+    def meetings(self, warmup: int) -> tuple[int, ...]:
+        """Steps of warm-up after which all members of one posterior meet, in order."""
+        return ()
+
+    def report(self, state: Any) -> PyTree:
+        """What a member tells the others at a meeting."""
+        return ()
+
+    def meet(self, state: Any, reports: PyTree) -> Any:
+        """A member's state after a meeting, at which it heard all reports, its own among them (a leading axis)."""
+        return state
 
     @abc.abstractmethod
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
@@ -134,18 +147,27 @@ class Iterative(Method):
         key_run, key_posterior = jax.random.split(key)
         keys = jax.random.split(key_run, size * chains)
         target = Target(model, float(data.num), temperature)
-        options = options._replace(init=self._checked(options.init, target, rows))
-        traces = run(self, target, data, duration, keys, options)
+        starts = self._starts(options.init, target, rows, jax.random.fold_in(key, 2), len(keys))
+        traces = run(self, target, data, duration, keys, options._replace(init=starts))
         groups = [traces[i * chains : (i + 1) * chains] for i in range(size)]
         keys = jax.random.split(key_posterior, size)
         return [self.posterior(model, rows, group, k) for group, k in zip(groups, keys, strict=True)]
 
-    def _checked(self, init: Params | None, target: Target, rows: Data) -> Params | None:
-        """Where to start, of the right shapes, with unknowns it leaves out at their medians."""
+    def _starts(self, init: Params | Posterior | None, target: Target, rows: Data, key: Key, num: int) -> Params | None:
+        """Where each of `num` members starts, with a leading axis."""
         if init is None:
             return None
+        if isinstance(init, Posterior):
+            starts = init.starts(key, num)
+            self._checked(jax.tree.map(lambda leaf: leaf[0], starts), target, rows)
+            return starts
         if not isinstance(init, Params):
-            raise InputError("init= as tb.Params", type(init).__name__, "Write init=tb.Params(weights).")
+            raise InputError("init= as tb.Params or a posterior", type(init).__name__, "Write init=tb.Params(weights).")
+        full = self._checked(init, target, rows)
+        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *jnp.shape(leaf))), full)
+
+    def _checked(self, init: Params, target: Target, rows: Data) -> Params:
+        """Where to start, of the right shapes, with unknowns it leaves out at their medians."""
         model, like = target.model, jax.eval_shape(self.start, jax.random.key(0), target, rows)
         full = Params(
             init.weights,

@@ -38,6 +38,11 @@ class Chains(Posterior):
         chosen = jax.random.randint(key, (num,), 0, int(np.prod(self.shape)))
         return jax.tree.map(lambda leaf: leaf[chosen], self._flat())
 
+    def starts(self, key: Key, num: int) -> Params:
+        """The last draw of each chain in turn, noise included."""
+        last = jax.tree.map(lambda leaf: leaf[:, -1], self.params)
+        return jax.tree.map(lambda leaf: leaf[np.arange(num) % self.shape[0]], last)
+
     def components(self, key: Key, num: int | None) -> Params:
         """All draws, chain after chain, or `num` evenly spaced."""
         total = int(np.prod(self.shape))

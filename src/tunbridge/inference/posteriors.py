@@ -44,6 +44,15 @@ class Posterior(eqx.Module):
     def components(self, key: Key, num: int | None) -> Params:
         """The parameters whose networks a prediction averages, with a leading axis."""
 
+    def starts(self, key: Key, num: int) -> Params:
+        """Where `num` chains may start, with a leading axis: draws of weights and scales, noise from its prior.
+
+        The noise of a point estimate may be far too small for the weights around it, and a chain would stall there.
+        """
+        key_draws, key_noise = jax.random.split(key)
+        noise = jax.vmap(self.model.likelihood.sample_noise)(jax.random.split(key_noise, num))
+        return self.sample(key_draws, num)._replace(noise=noise)
+
     def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
         """The distribution of y at x, averaged over the posterior.
 
@@ -166,6 +175,12 @@ class Mixture(Posterior):
         chosen = jax.random.randint(key_member, (num,), 0, len(self.members))
         drawn = [member.sample(k, num) for member, k in zip(self.members, keys, strict=True)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves)[chosen, jnp.arange(num)], *drawn)
+
+    def starts(self, key: Key, num: int) -> Params:
+        """One member a chain, in turn."""
+        keys = jax.random.split(key, num)
+        starts = [self.members[i % len(self.members)].starts(keys[i], 1) for i in range(num)]
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *starts)
 
     def components(self, key: Key, num: int | None) -> Params:
         """Those of all members; with `num`, that many in all, as many of each."""

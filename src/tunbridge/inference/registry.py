@@ -10,6 +10,10 @@ _TABLE = {
     "ensemble": "tunbridge.inference.point.ensemble:Ensemble",
     "mcdropout": "tunbridge.inference.point.dropout:MCDropout",
     "swag": "tunbridge.inference.point.swag:SWAG",
+    "hmc": "tunbridge.inference.mcmc.hamiltonian:HMC",
+    "nuts": "tunbridge.inference.mcmc.hamiltonian:NUTS",
+    "mclmc": "tunbridge.inference.mcmc.microcanonical:MCLMC",
+    "adjustedmclmc": "tunbridge.inference.mcmc.microcanonical:AdjustedMCLMC",
 }
 
 

@@ -38,6 +38,8 @@ class Carry(NamedTuple):
     state: PyTree
     info: Any
     """The last step's statistics; `info.result` is a `Result`."""
+    report: PyTree
+    """What the member said at its last meeting, or would have said at its start."""
     failure: Array
     """-1, or where the first step failed and how, in one number: `failure_of` reads it."""
 
@@ -63,7 +65,7 @@ def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | Non
         state = method.init_at(key_init, target, params, batch, warmup)
     info = jax.eval_shape(lambda: method.step(key_steps, target, state, batch)[1])
     empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
-    return Carry(state, empty, jnp.full((), -1, jnp.int32))
+    return Carry(state, empty, method.report(state), jnp.full((), -1, jnp.int32))
 
 
 def capacity(one: PyTree) -> int:
@@ -71,9 +73,14 @@ def capacity(one: PyTree) -> int:
     return max(1, min(_MOST_KEPT, _BUFFER_BYTES // max(num_bytes(one), 1)))
 
 
-def kept_shape(method: Any, carry: Carry) -> PyTree:
-    """The shape of one kept entry: what the method keeps of its state, and the step's statistics."""
-    return jax.eval_shape(lambda c: (method.keep(c.state), c.info), carry)
+def entry(method: Any, target: Any, carry: Carry) -> PyTree:
+    """A kept entry: what the method keeps of its state, and the step's statistics."""
+    return method.keep(target, carry.state), carry.info
+
+
+def kept_shape(method: Any, target: Any, carry: Carry) -> PyTree:
+    """The shape of one kept entry."""
+    return jax.eval_shape(entry, method, target, carry)
 
 
 def _chunk(
@@ -81,7 +88,7 @@ def _chunk(
 ) -> tuple[Carry, PyTree]:
     """Steps start, ..., stop - 1, and the entries kept on the way."""
     _, _, key_batches, key_steps = member_keys(key)
-    one = kept_shape(method, carry)
+    one = kept_shape(method, target, carry)
     slots = capacity(one) + 1  # the last one takes what is written but not kept
 
     def step(t, inner):
@@ -89,15 +96,15 @@ def _chunk(
         cursor, batch = source.next(key_batches, cursor, t)
         state, info = method.step(jax.random.fold_in(key_steps, t), target, carry.state, batch)
         first = (carry.failure < 0) & (info.result != Result.SUCCESSFUL)
-        return Carry(state, info, jnp.where(first, t * len(Result) + info.result, carry.failure)), cursor
+        failure = jnp.where(first, t * len(Result) + info.result, carry.failure)
+        return Carry(state, info, carry.report, failure), cursor
 
     def segment(loop):
         t, carry, cursor, buffer, count = loop
         boundary = plan.warmup + (jnp.maximum(t - plan.warmup, 0) // plan.thin + 1) * plan.thin
         end = jnp.minimum(boundary, stop)
         carry, cursor = jax.lax.fori_loop(t, end, step, (carry, cursor))
-        entry = (method.keep(carry.state), carry.info)
-        buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, entry)
+        buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, entry(method, target, carry))
         return end, carry, cursor, buffer, count + (end == boundary)
 
     buffer = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), one)
@@ -106,13 +113,24 @@ def _chunk(
     return carry, buffer
 
 
-begin, chunk = jax.jit(_begin), jax.jit(_chunk)
+def _meet(method: Any, carry: Carry, reports: PyTree) -> Carry:
+    """One member after a meeting at which `reports`, with a leading axis, were heard."""
+    return carry._replace(state=method.meet(carry.state, reports), report=method.report(carry.state))
+
+
+begin, chunk, meet = jax.jit(_begin), jax.jit(_chunk), jax.jit(_meet)
+
+
+@jax.jit
+def meet_all(method: Any, carry: Carry, reports: PyTree) -> Carry:
+    """`meet` for many members at once, each with the reports of its own group."""
+    return jax.vmap(partial(_meet, method))(carry, reports)
 
 
 @jax.jit
 def begin_all(method: Any, target: Any, source: Any, keys: Key, params: Params | None, warmup: Array) -> Carry:
     """`begin` for many members at once."""
-    return jax.vmap(partial(_begin, method, target, source), in_axes=(0, None, None))(keys, params, warmup)
+    return jax.vmap(partial(_begin, method, target, source), in_axes=(0, 0, None))(keys, params, warmup)
 
 
 @jax.jit

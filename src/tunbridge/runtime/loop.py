@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
-from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.core.types import Key, PyTree
 from tunbridge.runtime.checkpoint import Checkpoint
 from tunbridge.runtime.chunk import Plan
 from tunbridge.runtime.fingerprint import fingerprint
@@ -121,7 +122,7 @@ class Event(NamedTuple):
 class Options(NamedTuple):
     """How a fit is driven; see `Method.fit`. None of it changes what is computed, only how far."""
 
-    init: Params | None = None
+    init: Any = None
     progress: bool = True
     checkpoint: str | os.PathLike | None = None
     max_seconds: float | None = None
@@ -143,8 +144,7 @@ def run(
             "Use Data.from_batches(make, num=N) with a function make(epoch).",
         )
     method, target, init = strong(method), strong(target), strong(options.init)
-    groups = spread(len(keys))
-    lanes = [Lane(members, method, target, data, duration.batch_size, plan, keys, init) for members in groups]
+    lanes = [Lane(*part, method, target, data, duration.batch_size, plan, keys, init) for part in spread(len(keys))]
     refuse_too_large(lanes)
     folders = _checkpoints(options.checkpoint, len(lanes), method, target, data, plan, keys, init)
     with Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:
@@ -153,22 +153,29 @@ def run(
         if begun := sum(lane.step for lane in lanes):
             logger.info("resumed from %s after %d steps of %d", options.checkpoint, begun, plan.steps * len(lanes))
         bar.resume(begun)
-        _drive(lanes, bar, options)
+        _drive(lanes, bar, options, duration.chains if isinstance(duration, Run) else 1)
     return [trace for lane in lanes for trace in _traces(lane)]
 
 
-def _drive(lanes: list[Lane], bar: Bar, options: Options) -> None:
+def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
     """A worker a core takes (lane, chunk) tasks; this thread looks after everything between chunks."""
     deadline = time.perf_counter() + (float("inf") if options.max_seconds is None else options.max_seconds)
     stopping = False
     with ThreadPoolExecutor(min(len(lanes), cores())) as pool:
         running: dict[Future, Lane] = {}
-        try:
-            for lane in lanes:
-                if not lane.finished:
+
+        def submit(ready: list[Lane]) -> None:
+            for lane in ready:
+                if not (lane.finished or lane.waits):
                     running[pool.submit(in_context(lane.advance))] = lane
-                    if len(running) == 1:
-                        wait(running)  # the first chunk compiles for all
+
+        try:
+            if any(lane.waits for lane in lanes):
+                _meet(lanes, chains)
+            ready = [lane for lane in lanes if not (lane.finished or lane.waits)]
+            submit(ready[:1])
+            wait(running)  # the first chunk compiles for all
+            submit(ready[1:])
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
                 for future in done:
@@ -178,12 +185,38 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options) -> None:
                     event = Event(lane.members, lane.step, lane.plan.steps, lane.facts)
                     stopping |= any([bool(callback(event)) for callback in options.callbacks])
                     stopping |= time.perf_counter() > deadline
-                    if not (lane.finished or stopping):
-                        running[pool.submit(in_context(lane.advance))] = lane
+                    if not stopping:
+                        submit(_meet(lanes, chains) if lane.waits else [lane])
         finally:  # an interrupt or a failure loses nothing: the other lanes end their chunk and are saved
             wait([future for future in running if not future.cancel()])
             for lane in lanes:
                 lane.save()
+
+
+def _meet(lanes: list[Lane], chains: int) -> list[Lane]:
+    """Hold the meetings to which all have come; the lanes that may go on.
+
+    Everybody is saved first. A kill while the outcome is being saved leaves some lanes before the meeting and some
+    after it: the former then hear once more what the latter said.
+    """
+    late: list[Lane] = []
+    while True:
+        meeting = min(lane.met for lane in lanes)
+        waiting = [lane for lane in lanes if lane.met == meeting]
+        if not all(lane.waits for lane in waiting):
+            return late
+        for lane in waiting:
+            lane.save()
+        reports = [report for lane in lanes for report in lane.reports(meeting)]
+        heard = [jax.tree.map(lambda *leaves: np.stack(leaves), *group) for group in _batched(reports, chains)]
+        for lane in waiting:
+            lane.meet([heard[member // chains] for member in lane.members])
+        late = waiting
+
+
+def _batched(items: list[Any], size: int) -> list[list[Any]]:
+    """Consecutive groups of `size`."""
+    return [items[i : i + size] for i in range(0, len(items), size)]
 
 
 def _checkpoints(folder: str | os.PathLike | None, num: int, *run: PyTree) -> list[Checkpoint | None]:

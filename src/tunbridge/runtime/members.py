@@ -1,7 +1,8 @@
 """How chains and ensemble members are spread over the machine.
 
 On a CPU each member is a lane of its own, and a worker thread a core takes (lane, chunk) tasks: nobody waits for
-the slowest, and small matrix products do not pay for a batch axis. On a GPU all members are one lane, vmapped.
+the slowest, and small matrix products do not pay for a batch axis. On accelerators the members are one lane a device,
+vmapped.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -76,11 +78,13 @@ def memory_available() -> int:
     return sys.maxsize
 
 
-def spread(num: int) -> list[list[int]]:
-    """Which members share a lane: one each on a CPU, all in one on an accelerator."""
+def spread(num: int) -> list[tuple[list[int], Any]]:
+    """Which members share a lane, and its device: a lane each on a CPU, a lane a device on accelerators."""
     if jax.default_backend() == "cpu":
-        return [[member] for member in range(num)]
-    return [list(range(num))]
+        return [([member], None) for member in range(num)]
+    devices = jax.local_devices()[:num]
+    parts = np.array_split(np.arange(num), len(devices))
+    return [(part.tolist(), device) for part, device in zip(parts, devices, strict=True)]
 
 
 class Lane:
@@ -89,6 +93,7 @@ class Lane:
     def __init__(
         self,
         members: list[int],
+        device: Any,
         method: Any,
         target: Any,
         data: Data | Stream,
@@ -97,14 +102,16 @@ class Lane:
         keys: Key,
         params: Params | None,
     ):
-        self.members, self.method, self.target, self.plan = members, method, target, plan
-        self._params = params
-        self.keys = keys[members[0]] if len(members) == 1 else keys[np.asarray(members)]
+        self.members, self.plan = members, plan
         self._check = target.model.likelihood.check
         self._cursor = HostCursor(data, self._check) if isinstance(data, Stream) else None
         self._place = {"epoch": 0, "used": 0}
-        self._source = None if isinstance(data, Stream) else _source(data, batch_size)
-        self.step, self.seconds = 0, 0.0
+        source = None if isinstance(data, Stream) else _source(data, batch_size)
+        chosen: Any = members[0] if len(members) == 1 else np.asarray(members)
+        own: Any = (method, target, source, keys[chosen], jax.tree.map(lambda leaf: leaf[chosen], params))
+        self.method, self.target, self._source, self.keys, self._params = own if device is None else _put(own, device)
+        self.step, self.seconds, self.met = 0, 0.0, 0
+        self._meetings = method.meetings(plan.warmup) if plan.warmup else ()
         self.carry: program.Carry
         self._length, self._next_save = 1, 0.0
         self._records: list[np.ndarray] = []
@@ -129,14 +136,15 @@ class Lane:
             self.carry = run(*arguments)
         else:
             self.carry, facts = found
-            self.step, self.seconds = facts["step"], facts["seconds"]
+            self.step, self.seconds, self.met = facts["step"], facts["seconds"], facts["met"]
             if self._cursor is not None:
                 self._place = {"epoch": facts["epoch"], "used": facts["used"]}
                 self._cursor = HostCursor(self._cursor.stream, self._check, **self._place)
         if len(self.members) == 1:
-            self._one = program.kept_shape(self.method, self.carry)
+            self._one = program.kept_shape(self.method, self.target, self.carry)
         else:
-            self._one = jax.eval_shape(jax.vmap(lambda c: (self.method.keep(c.state), c.info)), self.carry)
+            shape = jax.vmap(program.entry, in_axes=(None, None, 0))
+            self._one = jax.eval_shape(shape, self.method, self.target, self.carry)
 
     def advance(self) -> None:
         """One chunk: about a quarter of a second."""
@@ -163,6 +171,29 @@ class Lane:
             self.save()
 
     @property
+    def waits(self) -> bool:
+        """Whether it has reached a meeting that is not yet held."""
+        return self.met < len(self._meetings) and self.step >= self._meetings[self.met]
+
+    def reports(self, meeting: int) -> list[PyTree]:
+        """What each member says at a meeting, be it held before or about to be."""
+        if self.met > meeting:
+            report = self.carry.report
+        else:
+            report = (self.method.report if len(self.members) == 1 else jax.vmap(self.method.report))(self.carry.state)
+        report = jax.tree.map(np.asarray, report)
+        return [report] if len(self.members) == 1 else [_member(report, i) for i in range(len(self.members))]
+
+    def meet(self, groups: list[PyTree]) -> None:
+        """Go on from a meeting; `groups` are the reports that each member heard, with a leading axis."""
+        if len(self.members) == 1:
+            self.carry = program.meet(self.method, self.carry, groups[0])
+        else:
+            heard = jax.tree.map(lambda *leaves: np.stack(leaves), *groups)
+            self.carry = program.meet_all(self.method, self.carry, heard)
+        self.met += 1
+
+    @property
     def finished(self) -> bool:
         """Whether all steps are done, or the method says it is."""
         return self.step >= self.plan.steps or bool(np.all(self.method.done(self.carry.state)))
@@ -178,7 +209,7 @@ class Lane:
         if self._checkpoint is None:
             return
         began = time.perf_counter()
-        self._checkpoint.save(self.carry, self._pending(), {"step": self.step, "seconds": self.seconds, **self._place})
+        self._checkpoint.save(self.carry, self._pending(), self._facts())
         saved = time.perf_counter()
         self._records, self._next_save = [], saved + max(_SAVE_SECONDS, _SAVE_SHARE * (saved - began))
 
@@ -188,12 +219,17 @@ class Lane:
             return unpack(self._pending(), self._one)
         return unpack(self._checkpoint.draws(num_bytes(self._one)), self._one)
 
+    def _facts(self) -> dict[str, Any]:
+        return {"step": self.step, "seconds": self.seconds, "met": self.met, **self._place}
+
     def _pending(self) -> np.ndarray:
         return np.concatenate(self._records) if self._records else np.zeros((0, num_bytes(self._one)), np.uint8)
 
     def _stop(self) -> int:
         room = self.plan.kept(self.step) + program.capacity(self._member_shape())
         stop = min(self.step + self._length, self.plan.steps, self.plan.warmup + room * self.plan.thin)
+        if self.met < len(self._meetings):
+            stop = min(stop, self._meetings[self.met])
         return stop if self._cursor is None else min(stop, self.step + self._cursor.capacity)
 
     def _member_shape(self) -> PyTree:
@@ -211,6 +247,16 @@ class Lane:
             if failure := program.failure_of(int(number)):
                 step, result = failure
                 raise NumericalError(result, step, member, saved)
+
+
+def _put(tree: PyTree, device: Any) -> PyTree:
+    """A tree whose arrays lie on a device."""
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    return eqx.combine(jax.device_put(arrays, device), rest)
+
+
+def _member(tree: PyTree, i: int) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
 def _source(data: Data, batch_size: int | None) -> FullBatch | Minibatches:

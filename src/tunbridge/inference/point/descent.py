@@ -172,7 +172,7 @@ class Descent(Iterative):
         half = self.train.steps // 2 if state.measure else 0
         return (state.patience[2] >= self.train.patience) & (state.step > half)
 
-    def keep(self, state: State) -> PyTree:
+    def keep(self, target: Target, state: State) -> PyTree:
         """Nothing: the last state is what counts."""
         return ()
 

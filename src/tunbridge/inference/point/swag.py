@@ -168,7 +168,7 @@ class SWAG(Iterative):
         recent = jax.tree.map(lambda r, w, m: r.at[slot].set(w - m), state.recent, weights, mean)
         return state._replace(num=count, mean=mean, squares=squares, recent=recent)
 
-    def keep(self, state: State) -> PyTree:
+    def keep(self, target: Target, state: State) -> PyTree:
         """Nothing: the last state holds what was gathered."""
         return ()
 

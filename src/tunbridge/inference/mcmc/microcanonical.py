@@ -1,0 +1,282 @@
+"""Microcanonical Langevin Monte Carlo: dynamics at a fixed energy, with and without a Metropolis correction."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from blackjax.adaptation.mass_matrix import WelfordAlgorithmState, welford_algorithm
+from blackjax.mcmc import adjusted_mclmc, mclmc
+from blackjax.mcmc.integrators import IntegratorState
+from jax import Array
+
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import ravel
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.inference.mcmc import scales, tuning
+from tunbridge.inference.mcmc.hamiltonian import Tuned
+from tunbridge.inference.mcmc.mass import Diagonal
+from tunbridge.inference.mcmc.sampler import Info, Sampler, log_density
+from tunbridge.model.model import Target
+from tunbridge.runtime.loop import Run, Trace
+
+_MEMORY = 149.0 / 151.0
+"""How much of the past the estimate of the step size keeps at each step: about 150 steps."""
+_TRUST = 1.5
+_ROUNDING = 32.0
+"""Energy errors of that many units in the last place of the energy say nothing: far from the mode it is large."""
+_MOST_CHANGE = 1.5
+"""By which factor a step may change the step size."""
+_ORDER = 6.0
+"""The variance of the energy error grows with this power of the step size."""
+_BATCHES = 20
+"""Into how many batches a window of warm-up is cut to measure autocorrelation."""
+_WINDOW = 0.4
+"""The window before the last but one meeting, as a share of warm-up."""
+_REFRESH = 0.4
+"""Momentum is forgotten over this share of the autocorrelation length."""
+
+
+class Errors(NamedTuple):
+    """What energy errors have said of the step size so far."""
+
+    weight: Array
+    ratio: Array
+    """The weighted sum of squared errors, wanted = 1, as the current step size would have made them."""
+    most: Array
+    """A step size above which steps have failed."""
+
+    def step_size(self, current: Array) -> tuple[Array, "Errors"]:
+        """The one whose energy errors have the variance that is wanted, and the errors as it would make them."""
+        known = self.weight > 0
+        factor = jnp.where(known, jnp.where(known, self.ratio / self.weight, 1.0) ** (-1.0 / _ORDER), 1.0)
+        factor = jnp.clip(factor, 1.0 / _MOST_CHANGE, _MOST_CHANGE)
+        new = jnp.minimum(factor * current, self.most)
+        return new, self._replace(ratio=self.ratio * (new / current) ** _ORDER)
+
+
+class Batches(NamedTuple):
+    """The means of consecutive batches of positions: their spread tells how long the chain remembers."""
+
+    total: Array
+    num: Array
+    means: WelfordAlgorithmState
+
+
+class State(NamedTuple):
+    """What the next step needs."""
+
+    chain: IntegratorState
+    step_size: Array
+    length: Array
+    """L, over which momentum is forgotten, in posterior standard deviations."""
+    inverse_mass: Array
+    errors: Errors
+    gathered: PyTree
+    batches: Batches
+    batch: Array
+    """Steps a batch."""
+    left: Array
+    """Meetings that lie ahead."""
+
+    @property
+    def position(self) -> Array:
+        """Everything unknown."""
+        return self.chain.position
+
+
+class Report(NamedTuple):
+    """What a chain tells the others."""
+
+    step_size: Array
+    gathered: PyTree
+    means: WelfordAlgorithmState
+
+
+class MCLMC(Sampler):
+    r"""Microcanonical Langevin Monte Carlo, unadjusted :cite:p:`robnik2023microcanonical`.
+
+    The velocity keeps its length and turns towards higher density, with some noise,
+
+    .. math::
+
+        \dot w = u, \qquad
+        \dot u = (1 - u u^\top) \Big( \frac{\nabla \log \pi(w)}{d - 1} \, dt + \eta \, dW \Big),
+
+    so that w wanders through the posterior. There is no rejection: what the steps get wrong stays as a bias, which
+    shrinks with the variance of the energy error. All chains share one step size, one mass matrix and one L, agreed on
+    in warm-up: unadjusted chains with steps of their own would be biased each in its own way.
+
+    Parameters
+    ----------
+    step_size
+        In posterior standard deviations times the root of the number of unknowns; None has it tuned.
+    energy_variance
+        The variance of the energy error, a dimension, that the step size is tuned to.
+    length
+        L, over which momentum is forgotten; None has it tuned to the autocorrelation.
+    run
+        How long. A step is two gradients: keep one of several.
+    """
+
+    step_size: float | None = None
+    energy_variance: float = eqx.field(default=5e-4, converter=float)
+    length: float | None = None
+    run: Run = Run(warmup=4000, draws=1000, thin=10)
+
+    def __check_init__(self):
+        for name in ("step_size", "energy_variance", "length"):
+            number = getattr(self, name)
+            if number is not None and not number > 0:
+                raise InputError(f"{name} above 0", f"{number}", "Leave it out to have it tuned.")
+
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+        """A random direction; a first step from the curvature at the start."""
+        key_prior, key_curvature, key_momentum = jax.random.split(key, 3)
+        density, position = log_density(target, batch), ravel(params)
+        num = position.shape[0]
+        if num < 2:
+            raise InputError("at least 2 unknowns", f"{num}", "Use tb.NUTS(): at fixed energy one has nowhere to turn.")
+        chain = mclmc.init(position, density, key_momentum)
+        variance = scales.prior_variance(key_prior, target, batch)
+        most = scales.curvature(key_curvature, jax.grad(density), position, variance)
+        root = jnp.sqrt(jnp.asarray(num, position.dtype))
+        step_size = 0.5 * root / jnp.sqrt(most) if self.step_size is None else self.step_size
+        size = jnp.maximum(warmup * _WINDOW / _BATCHES, 1.0)
+        return State(
+            chain,
+            jnp.asarray(step_size, position.dtype),
+            jnp.asarray(root if self.length is None else self.length, position.dtype),
+            variance,
+            _no_errors(position.dtype),
+            Diagonal().nothing(num),
+            Batches(jnp.zeros_like(position), jnp.zeros((), jnp.int32), welford_algorithm(True)[0](num)),
+            size.astype(jnp.int32),
+            jnp.where(warmup > 0, tuning.NUM_MEETINGS, 0).astype(jnp.int32),
+        )
+
+    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+        """One step, and in warm-up what it teaches."""
+        kernel, density = mclmc.build_kernel(), log_density(target, batch)
+        chain, moved = kernel(key, state.chain, density, state.inverse_mass, state.length, state.step_size)
+        nan = jnp.full_like(chain.logdensity, jnp.nan)
+        info = Info.of(chain.logdensity, nan, ~moved.nonans, nan, 2)
+        state = jax.lax.cond(
+            state.left > 0,
+            lambda: self._learn(state._replace(chain=chain), moved),
+            lambda: state._replace(chain=chain),
+        )
+        return state, info
+
+    def _learn(self, state: State, moved: mclmc.MCLMCInfo) -> State:
+        num, position = state.position.shape[0], state.position
+        rounding = _ROUNDING * jnp.finfo(position.dtype).eps * moved.logdensity
+        squared = jnp.maximum(moved.energy_change**2 - rounding**2, 0.0)
+        xi = squared / (num * self.energy_variance) + 1e-8
+        trust = jnp.exp(-0.5 * (jnp.log(xi) / (_ORDER * _TRUST)) ** 2)
+        weight, ratio, most = state.errors
+        errors = Errors(
+            jnp.where(moved.nonans, _MEMORY * weight + trust, weight),
+            jnp.where(moved.nonans, _MEMORY * ratio + trust * xi, ratio),
+            jnp.where(moved.nonans, most, 0.8 * state.step_size),
+        )
+        step_size = state.step_size
+        if self.step_size is None:
+            step_size, errors = errors.step_size(step_size)
+        return state._replace(
+            step_size=step_size,
+            errors=errors,
+            gathered=Diagonal().add(state.gathered, position, state.chain.logdensity_grad),
+            batches=_batched(state.batches, position, state.batch),
+        )
+
+    def meetings(self, warmup: int) -> tuple[int, ...]:
+        """When chains agree on a mass matrix, a step size and L."""
+        return tuning.meetings(warmup)
+
+    def report(self, state: State) -> Report:
+        """What a chain has gathered."""
+        return Report(state.step_size, state.gathered, state.batches.means)
+
+    def meet(self, state: State, reports: Report) -> State:
+        """One mass matrix, one step size and one L for all."""
+        learns, measures = tuning.learns(state.left), state.left == 2
+        step_size = jnp.exp(jnp.median(jnp.log(reports.step_size)))
+        variance = Diagonal().estimate(reports.gathered, state.inverse_mass)
+        length = state.length
+        if self.length is None:
+            remembered = _autocorrelation(reports, state.batch)
+            length = jnp.where(measures, _REFRESH * step_size * remembered, length)
+        zeros = jax.tree.map(jnp.zeros_like, (state.gathered, state.batches))
+        return state._replace(
+            step_size=step_size,
+            length=length,
+            inverse_mass=jnp.where(learns, variance, state.inverse_mass),
+            errors=_no_errors(step_size.dtype),
+            gathered=zeros[0],
+            batches=zeros[1],
+            left=state.left - 1,
+        )
+
+    def notes(self, traces: list[Trace]) -> tuple[str, ...]:
+        """The step size and L in use."""
+        state = traces[0].state
+        return (f"Step size {float(state.step_size):.3g}, L {float(state.length):.3g}, shared by all chains.",)
+
+
+def _no_errors(dtype: Any) -> Errors:
+    return Errors(jnp.zeros((), dtype), jnp.zeros((), dtype), jnp.full((), jnp.inf, dtype))
+
+
+def _batched(batches: Batches, position: Array, size: Array) -> Batches:
+    total, count = batches.total + position, batches.num + 1
+    ends = count >= size
+    means = jax.lax.cond(ends, lambda: welford_algorithm(True)[1](batches.means, total / count), lambda: batches.means)
+    return Batches(jnp.where(ends, 0.0, total), jnp.where(ends, 0, count), means)
+
+
+def _autocorrelation(reports: Report, size: Array) -> Array:
+    """Steps from one independent draw to the next: batch size x variance of batch means / variance, on average."""
+    between = jnp.sum(reports.means.m2, axis=0) / jnp.maximum(jnp.sum(reports.means.sample_size - 1), 1)
+    within = jnp.sum(reports.gathered.m2, axis=0) / jnp.maximum(jnp.sum(reports.gathered.sample_size - 1), 1)
+    ratio = size * between / jnp.where(within > 0, within, jnp.inf)
+    return jnp.maximum(jnp.mean(ratio), 1.0)
+
+
+class AdjustedMCLMC(Tuned):
+    r"""Microcanonical dynamics with a Metropolis correction :cite:p:`robnik2023microcanonical`.
+
+    Trajectories at fixed energy, begun in a random direction and accepted by their energy error: exact, at the price of
+    smaller steps than `MCLMC` takes. The number of steps is drawn anew for each trajectory.
+
+    Parameters
+    ----------
+    step_size
+        In posterior standard deviations times the root of the number of unknowns; None has it tuned to `acceptance`.
+    acceptance
+        The acceptance that the step size is tuned to.
+    mass
+        `tb.mass.Diagonal`, or `LowRank`.
+    length
+        Of a trajectory, in posterior standard deviations of one unknown: a quarter of a turn by default.
+    max_steps
+        The most steps of a trajectory.
+    run
+        How long.
+    """
+
+    acceptance: float = eqx.field(default=0.9, converter=float)
+    length: float = eqx.field(default=1.5, converter=float)
+    max_steps: int = 1000
+
+    def move(self, key, density, chain, step_size, inverse_mass):
+        """One trajectory."""
+        key_length, key_move = jax.random.split(key)
+        root = jnp.sqrt(jnp.asarray(chain.position.shape[0], step_size.dtype))
+        length = self.length * jax.random.uniform(key_length, (), minval=0.5, maxval=1.5)
+        num = jnp.clip(jnp.ceil(length / step_size), 1, self.max_steps).astype(jnp.int32)
+        kernel = adjusted_mclmc.build_kernel()
+        moved, info = kernel(key_move, chain, density, step_size * root, (num,), inverse_mass)
+        nan = jnp.full_like(moved.logdensity, jnp.nan)
+        return moved, Info.of(moved.logdensity, info.acceptance_rate, info.is_divergent, nan, 2 * num)
