@@ -178,15 +178,16 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
             submit(ready[1:])
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
-                for future in done:
-                    lane = running.pop(future)
+                arrived = [running.pop(future) for future in done]
+                for lane, future in zip(arrived, done, strict=True):
                     future.result()
                     bar.update(sum(each.step for each in lanes), lane.facts)
                     event = Event(lane.members, lane.step, lane.plan.steps, lane.facts)
                     stopping |= any([bool(callback(event)) for callback in options.callbacks])
                     stopping |= time.perf_counter() > deadline
-                    if not stopping:
-                        submit(_meet(lanes, chains) if lane.waits else [lane])
+                if not stopping:
+                    submit([lane for lane in arrived if not lane.waits])
+                    submit(_meet(lanes, chains) if not running else [])
         finally:  # an interrupt or a failure loses nothing: the other lanes end their chunk and are saved
             wait([future for future in running if not future.cancel()])
             for lane in lanes:
@@ -194,7 +195,7 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
 
 
 def _meet(lanes: list[Lane], chains: int) -> list[Lane]:
-    """Hold the meetings to which all have come; the lanes that may go on.
+    """Hold the meetings to which all have come, now that nobody is under way; the lanes that may go on.
 
     Everybody is saved first. A kill while the outcome is being saved leaves some lanes before the meeting and some
     after it: the former then hear once more what the latter said.

@@ -47,7 +47,7 @@ class Info(NamedTuple):
 
 def shapes(model: Model) -> Params:
     """The shapes of everything unknown."""
-    return jax.eval_shape(model.sample_params, jax.random.key(0), model.example())
+    return jax.eval_shape(lambda x: model.sample_params(jax.random.key(0), x), model.example())
 
 
 def log_density(target: Target, batch: Data) -> Callable[[Array], Scalar]:
