@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
     from tunbridge.inference.chains import Chains
     from tunbridge.inference.mcmc import mass
+    from tunbridge.inference.mcmc.elliptical import EllipticalSlice
     from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
+    from tunbridge.inference.mcmc.langevin import MALA, ULA
+    from tunbridge.inference.mcmc.metropolis import RandomWalk
     from tunbridge.inference.mcmc.microcanonical import MCLMC, AdjustedMCLMC
+    from tunbridge.inference.mcmc.smc import TemperedSMC
     from tunbridge.inference.point.dropout import (
         Dropout,
         MCDropout,
@@ -65,12 +69,14 @@ _MODULES = {
 }
 _NAMES = {
     "HMC": "tunbridge.inference.mcmc.hamiltonian",
+    "MALA": "tunbridge.inference.mcmc.langevin",
     "MCLMC": "tunbridge.inference.mcmc.microcanonical",
     "METHODS": "tunbridge.inference.registry",
     "NUTS": "tunbridge.inference.mcmc.hamiltonian",
     "AdjustedMCLMC": "tunbridge.inference.mcmc.microcanonical",
     "MAP": "tunbridge.inference.point.map",
     "SWAG": "tunbridge.inference.point.swag",
+    "ULA": "tunbridge.inference.mcmc.langevin",
     "BayesianClassifier": "tunbridge.estimators",
     "BayesianRegressor": "tunbridge.estimators",
     "Chains": "tunbridge.inference.chains",
@@ -79,6 +85,7 @@ _NAMES = {
     "Data": "tunbridge.core.data",
     "Draws": "tunbridge.inference.posteriors",
     "Dropout": "tunbridge.inference.point.dropout",
+    "EllipticalSlice": "tunbridge.inference.mcmc.elliptical",
     "Ensemble": "tunbridge.inference.point.ensemble",
     "InputError": "tunbridge.core.errors",
     "LowRankGaussian": "tunbridge.inference.posteriors",
@@ -90,9 +97,11 @@ _NAMES = {
     "Params": "tunbridge.core.types",
     "Point": "tunbridge.inference.posteriors",
     "Predictive": "tunbridge.core.types",
+    "RandomWalk": "tunbridge.inference.mcmc.metropolis",
     "Run": "tunbridge.runtime.loop",
     "Standardised": "tunbridge.inference.standardised",
     "Target": "tunbridge.model.model",
+    "TemperedSMC": "tunbridge.inference.mcmc.smc",
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
     "cite": "tunbridge.core.citations",
@@ -108,11 +117,13 @@ _NAMES = {
 __version__ = importlib.metadata.version("tunbridge")
 __all__ = [
     "HMC",
+    "MALA",
     "MAP",
     "MCLMC",
     "METHODS",
     "NUTS",
     "SWAG",
+    "ULA",
     "AdjustedMCLMC",
     "BayesianClassifier",
     "BayesianRegressor",
@@ -122,6 +133,7 @@ __all__ = [
     "Data",
     "Draws",
     "Dropout",
+    "EllipticalSlice",
     "Ensemble",
     "InputError",
     "LoadError",
@@ -133,9 +145,11 @@ __all__ = [
     "Params",
     "Point",
     "Predictive",
+    "RandomWalk",
     "Run",
     "Standardised",
     "Target",
+    "TemperedSMC",
     "Train",
     "TunbridgeError",
     "bench",

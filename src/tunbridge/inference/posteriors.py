@@ -115,6 +115,8 @@ class Draws(Posterior):
     """Equally weighted draws, with leading axis (draws,)."""
 
     params: Params
+    log_evidence: Array | None = None
+    """An estimate of log p(y), all constants included, where the method gives one."""
 
     @property
     def num(self) -> int:
