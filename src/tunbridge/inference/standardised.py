@@ -11,6 +11,7 @@ from tunbridge.core.types import Key, Params, Predictive
 from tunbridge.datasets.scaling import Scaling
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.summary import Summary
 from tunbridge.model.likelihoods.base import OfNumbers
 from tunbridge.model.model import Model
 from tunbridge.predict.scaled import ScaledPredictive
@@ -44,6 +45,10 @@ class Standardised(Posterior):
         if self.scaling.y_shift is None:
             return predictive
         return ScaledPredictive(predictive, self.scaling.y_shift, self.scaling.y_scale)
+
+    def summary(self) -> Summary:
+        """That of the standardised model: see `Posterior.summary`."""
+        return self.posterior.summary()
 
 
 def fit_standardised(
