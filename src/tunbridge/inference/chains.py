@@ -93,5 +93,8 @@ class Chains(Posterior):
         if found := self.doubts():
             warnings.warn(" ".join(found), ConvergenceWarning, stacklevel=2)
 
+    def _by_chain(self) -> tuple[Params, dict[str, Array]]:
+        return self.params, self.stats
+
     def _flat(self) -> Params:
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.params)

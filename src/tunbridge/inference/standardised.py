@@ -5,6 +5,7 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.types import Key, Params, Predictive
@@ -49,6 +50,13 @@ class Standardised(Posterior):
     def summary(self) -> Summary:
         """That of the standardised model: see `Posterior.summary`."""
         return self.posterior.summary()
+
+    def prior(self, key: Key, num: int) -> "Standardised":
+        """Draws from the prior of the standardised model, which predict in the units of the data."""
+        return Standardised(self.model, key, self.posterior.prior(key, num), self.scaling)
+
+    def _by_chain(self) -> tuple[Params, dict[str, Array]]:
+        return self.posterior._by_chain()
 
 
 def fit_standardised(
