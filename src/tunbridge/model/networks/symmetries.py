@@ -8,7 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
@@ -89,6 +88,8 @@ def _match(network: MLP, layers: _Layers, reference: _Layers) -> _Layers:
 
 
 def _match_layer(network: MLP, layers: _Layers, reference: _Layers, number: int, *, leaving: bool) -> _Layers:
+    from scipy.optimize import linear_sum_assignment
+
     odd = network.activation in ODD
     likeness = _units(reference, number, leaving) @ _units(layers, number, leaving).T
     rows, order = linear_sum_assignment(abs(likeness) if odd else likeness, maximize=True)
