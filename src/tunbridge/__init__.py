@@ -13,7 +13,7 @@ if importlib.metadata.version("jax") == "0.10.2":
     raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
 
 if TYPE_CHECKING:
-    from tunbridge import bench, datasets, metrics, plots
+    from tunbridge import bench, datasets, diagnostics, metrics, plots
     from tunbridge.bench.compare import compare
     from tunbridge.core.citations import cite
     from tunbridge.core.data import Data
@@ -59,6 +59,7 @@ logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 _MODULES = {
     "bench": "tunbridge.bench",
     "datasets": "tunbridge.datasets",
+    "diagnostics": "tunbridge.diagnostics",
     "likelihoods": "tunbridge.model.likelihoods",
     "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
@@ -156,6 +157,7 @@ __all__ = [
     "cite",
     "compare",
     "datasets",
+    "diagnostics",
     "likelihoods",
     "load",
     "mass",
