@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.point.momentum import momentum_from_physics, physics_from_momentum
     from tunbridge.inference.point.swag import SWAG
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
+    from tunbridge.inference.recorded import Recorded
     from tunbridge.inference.registry import METHODS
     from tunbridge.inference.standardised import Standardised
     from tunbridge.inference.store import load
@@ -99,6 +100,7 @@ _NAMES = {
     "Point": "tunbridge.inference.posteriors",
     "Predictive": "tunbridge.core.types",
     "RandomWalk": "tunbridge.inference.mcmc.metropolis",
+    "Recorded": "tunbridge.inference.recorded",
     "Run": "tunbridge.runtime.loop",
     "Standardised": "tunbridge.inference.standardised",
     "Target": "tunbridge.model.model",
@@ -147,6 +149,7 @@ __all__ = [
     "Point",
     "Predictive",
     "RandomWalk",
+    "Recorded",
     "Run",
     "Standardised",
     "Target",

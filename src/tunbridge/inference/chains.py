@@ -1,13 +1,12 @@
 """Draws of Markov chains: a posterior that remembers which chain said what, and how each step went."""
 
-import warnings
 from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 
-from tunbridge.core.errors import ConvergenceWarning, InputError
+from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
 from tunbridge.inference import mixing
 from tunbridge.inference.posteriors import Posterior
@@ -92,11 +91,6 @@ class Chains(Posterior):
         divergences, and E-BFMI below 0.3.
         """
         return mixing.doubts(self, self.functions(x))
-
-    def warn(self) -> None:
-        """One `ConvergenceWarning` with all reasons for doubt, where there are any."""
-        if found := self.doubts():
-            warnings.warn(" ".join(found), ConvergenceWarning, stacklevel=2)
 
     def _by_chain(self) -> tuple[Params, dict[str, Array]]:
         return self.params, self.stats

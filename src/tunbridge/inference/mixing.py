@@ -31,6 +31,16 @@ def summarise_chains(chains: Any, functions: np.ndarray) -> Summary:
     arrays += unknowns(chains.model, flat, weights, on)
     if "log_density" in chains.stats:
         arrays.append(Unknown("log density", np.asarray(chains.stats["log_density"]).reshape(-1), "nats"))
+    return _judged(chains, functions, arrays, said)
+
+
+def summarise_functions(chains: Any, functions: np.ndarray) -> Summary:
+    """Convergence of functions (chains, draws, ...) alone."""
+    arrays = [Unknown("function", functions.reshape(-1, *functions.shape[2:]), "value")]
+    return _judged(chains, functions, arrays, "Weights were not kept.")
+
+
+def _judged(chains: Any, functions: np.ndarray, arrays: list[Unknown], said: str) -> Summary:
     rows = [_row(one, chains.shape) for one in arrays]
     found = doubts(chains, functions)
     verdict = found or ["R-hat, ESS, energies and divergences give no reason for doubt."]

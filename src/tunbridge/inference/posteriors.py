@@ -54,6 +54,21 @@ class Posterior(eqx.Module):
         noise = jax.vmap(self.model.likelihood.sample_noise)(jax.random.split(key_noise, num))
         return self.sample(key_draws, num)._replace(noise=noise)
 
+    def draw_like(self) -> Params | None:
+        """The shapes of one draw; None where there are no weights to draw."""
+        arrays, rest = eqx.partition(self, eqx.is_array)
+
+        def one(arrays: Any) -> Params:
+            whole = eqx.combine(arrays, rest)
+            return jax.tree.map(lambda leaf: leaf[0], whole.sample(whole.key, 1))
+
+        return jax.eval_shape(one, arrays)
+
+    @property
+    def num_outputs(self) -> int:
+        """Of the network."""
+        return jax.eval_shape(self.model.outputs, self.draw_like(), self.model.example()).shape[-1]
+
     def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
         """The distribution of y at x, averaged over the posterior.
 
@@ -118,7 +133,7 @@ class Posterior(eqx.Module):
         return jax.tree.map(lambda leaf: leaf[None], self.components(self.key, None)), {}
 
     def _repr_html_(self) -> str:
-        size = tree.size(self.sample(self.key, 1))
+        size = tree.size(self.draw_like())
         method = "" if self.provenance is None else self.provenance.method
         facts = {"method": method, "unknowns": f"{size:,}", "notes": " ".join(self.notes)}
         return tables.to_html([{"": name, "value": value} for name, value in facts.items()], type(self).__name__)
