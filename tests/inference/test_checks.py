@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 import tunbridge as tb
 from toys import labelled, model
@@ -101,6 +101,8 @@ def test_classes_are_checked_by_their_shares():
     posterior = tb.Draws(bound, jax.random.key(0), tb.Params({"layers": [jax.tree.map(jnp.asarray, layer)]}))
     y = np.asarray(posterior.predict(data.x).sample(jax.random.key(1), 1))[0]  # from the model itself
     found = posterior.check(tb.Data(data.x, y))
+    with pytest.raises(tb.InputError, match="a distribution function for each"):
+        posterior.predict(data.x).cdfs(y)
     names = [f"share of class {label}" for label in range(3)] + ["entropy of the shares"]
     assert [row["statistic"] for row in found.rows] == names
     shares = np.bincount(y, minlength=3) / 120
@@ -111,6 +113,17 @@ def test_classes_are_checked_by_their_shares():
     skewed = posterior.check(tb.Data(data.x, np.r_[np.zeros(100, int), np.arange(20) % 3]))
     assert skewed.rows[0]["p"] == 0.0
     assert skewed.rows[3]["p"] == 1.0
+
+
+def test_answers_network_by_network_average_to_those_of_the_mixture(problem, posterior):
+    predictive, y = posterior.predict(problem.data.x), problem.data.y
+    mixed = special.logsumexp(np.asarray(predictive.log_probs(y)), axis=0) - np.log(2000)
+    np.testing.assert_allclose(mixed, predictive.log_prob(y), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(np.mean(predictive.cdfs(y), axis=0), predictive.cdf(y), rtol=1e-5)
+    replicates = np.asarray(predictive.replicates(jax.random.key(2)))
+    residuals = replicates - np.asarray(predictive.functions)
+    assert residuals.shape == (2000, 20, 1)
+    assert residuals.std() == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(2 * residuals.size))
 
 
 def test_points_are_not_left_out_of_few_networks(problem, posterior):
