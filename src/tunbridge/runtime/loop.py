@@ -28,6 +28,10 @@ _CURVE = 200
 """How many points of its learning curve an optimiser keeps."""
 
 
+def _checked(x: Any) -> Any:
+    return None if x is None else check_x(x)
+
+
 class Run(eqx.Module):
     """How long a sampler runs.
 
@@ -54,7 +58,7 @@ class Run(eqx.Module):
     thin: int = 1
     batch_size: int | None = None
     temperature: float = eqx.field(default=1.0, converter=float)
-    keep: Any = eqx.field(default=None, converter=lambda x: None if x is None else check_x(x))
+    keep: Any = eqx.field(default=None, converter=_checked)
 
     def __check_init__(self):
         _at_least_one(chains=self.chains, draws=self.draws, thin=self.thin, batch_size=self.batch_size)

@@ -108,7 +108,9 @@ class Sampler(Iterative):
         if num < self.run.draws:
             notes += (f"Stopped after {num} of {self.run.draws} draws a chain.",)
         if self.run.keep is not None:
-            found: Chains | Recorded = Recorded(model, key, jnp.asarray(self.run.keep), *kept, known, notes=notes)
+            outputs, noise = kept
+            inputs = jnp.asarray(self.run.keep)
+            found: Chains | Recorded = Recorded(model, key, inputs, outputs, noise, known, notes=notes)
         else:
             rows = np.unique(np.linspace(0, data.num - 1, min(data.num, _INPUTS)).round().astype(int))
             found = Chains(model, key, unravel(shapes(model), kept), known, data.x[rows], notes=notes)
