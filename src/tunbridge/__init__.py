@@ -13,7 +13,7 @@ if importlib.metadata.version("jax") == "0.10.2":
     raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
 
 if TYPE_CHECKING:
-    from tunbridge import bench, datasets, metrics, plots
+    from tunbridge import bench, datasets, diagnostics, metrics, plots
     from tunbridge.bench.compare import compare
     from tunbridge.core.citations import cite
     from tunbridge.core.data import Data
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.point.momentum import momentum_from_physics, physics_from_momentum
     from tunbridge.inference.point.swag import SWAG
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
+    from tunbridge.inference.recorded import Recorded
     from tunbridge.inference.registry import METHODS
     from tunbridge.inference.standardised import Standardised
     from tunbridge.inference.store import load
@@ -59,6 +60,7 @@ logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 _MODULES = {
     "bench": "tunbridge.bench",
     "datasets": "tunbridge.datasets",
+    "diagnostics": "tunbridge.diagnostics",
     "likelihoods": "tunbridge.model.likelihoods",
     "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
@@ -98,6 +100,7 @@ _NAMES = {
     "Point": "tunbridge.inference.posteriors",
     "Predictive": "tunbridge.core.types",
     "RandomWalk": "tunbridge.inference.mcmc.metropolis",
+    "Recorded": "tunbridge.inference.recorded",
     "Run": "tunbridge.runtime.loop",
     "Standardised": "tunbridge.inference.standardised",
     "Target": "tunbridge.model.model",
@@ -146,6 +149,7 @@ __all__ = [
     "Point",
     "Predictive",
     "RandomWalk",
+    "Recorded",
     "Run",
     "Standardised",
     "Target",
@@ -156,6 +160,7 @@ __all__ = [
     "cite",
     "compare",
     "datasets",
+    "diagnostics",
     "likelihoods",
     "load",
     "mass",

@@ -22,7 +22,7 @@ class Tuned(Adaptive):
     The first step size is one over the root of the largest curvature at the start, measured in the prior's scales.
     """
 
-    acceptance: float = eqx.field(default=0.8, converter=float)
+    acceptance: float = eqx.field(default=0.9, converter=float)
 
     def begin(self, key: Key, density: Density, position: Array, variance: Array) -> tuple[HMCState, Array]:
         """The density and its gradient where the chain starts, and a first step size from the curvature there."""
