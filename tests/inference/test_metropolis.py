@@ -122,12 +122,13 @@ def _log_normal_2(w):
     return -0.5 * w @ jnp.asarray(_PRECISION, w.dtype) @ w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("log_density", "num", "mass", "acceptance"),
     [
         (_log_normal_1, 1, tb.mass.Diagonal(), 0.44),
-        pytest.param(_log_normal_2, 2, tb.mass.Dense(), 0.234, marks=pytest.mark.slow),
-        pytest.param(_log_normal_2, 2, tb.mass.Diagonal(), 0.234, marks=pytest.mark.slow),
+        (_log_normal_2, 2, tb.mass.Dense(), 0.234),
+        (_log_normal_2, 2, tb.mass.Diagonal(), 0.234),
     ],
 )
 def test_a_random_walk_gives_the_moments_at_the_acceptance_it_is_tuned_to(log_density, num, mass, acceptance, key):
