@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tunbridge.core.types import Params, Predictive
     from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
     from tunbridge.inference.chains import Chains
-    from tunbridge.inference.mcmc import mass
+    from tunbridge.inference.mcmc import integrators, mass
     from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
     from tunbridge.inference.mcmc.microcanonical import MCLMC, AdjustedMCLMC
     from tunbridge.inference.point.dropout import (
@@ -55,6 +55,7 @@ logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 _MODULES = {
     "bench": "tunbridge.bench",
     "datasets": "tunbridge.datasets",
+    "integrators": "tunbridge.inference.mcmc.integrators",
     "likelihoods": "tunbridge.model.likelihoods",
     "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
@@ -142,6 +143,7 @@ __all__ = [
     "cite",
     "compare",
     "datasets",
+    "integrators",
     "likelihoods",
     "load",
     "mass",
