@@ -109,7 +109,15 @@ def _explicit(log_density: Callable, kinetic: Callable) -> Callable:
     return one_step
 
 
-def _path(integrator, log_density, position, momentum, step_size, num_steps, inverse_mass) -> Path:
+def _path(
+    integrator: Callable,
+    log_density: Callable,
+    position: Any,
+    momentum: Any,
+    step_size: Any,
+    num_steps: int,
+    inverse_mass: Any,
+) -> Path:
     position, momentum = (jnp.asarray(start, jnp.result_type(float)) for start in (position, momentum))
     _check(log_density, position, momentum, num_steps, inverse_mass)
 
