@@ -142,7 +142,7 @@ def _pooled(gathered: Any) -> tuple[Array, Array]:
     count = jnp.sum(gathered.sample_size).astype(gathered.mean.dtype)
     share = gathered.sample_size / jnp.maximum(count, 1.0)
     mean = jnp.tensordot(share, gathered.mean, axes=1)
-    apart = gathered.mean - mean
+    apart = gathered.mean - mean[None]
     spread = apart**2 if gathered.m2.ndim == apart.ndim else apart[:, :, None] * apart[:, None, :]
     between = jnp.tensordot(gathered.sample_size.astype(spread.dtype), spread, axes=1)
     return count, (jnp.sum(gathered.m2, axis=0) + between) / jnp.maximum(count - 1.0, 1.0)
