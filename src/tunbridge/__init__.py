@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tunbridge.core.types import Params, Predictive
     from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
     from tunbridge.inference.chains import Chains
-    from tunbridge.inference.mcmc import mass
+    from tunbridge.inference.mcmc import integrators, mass
     from tunbridge.inference.mcmc.elliptical import EllipticalSlice
     from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
     from tunbridge.inference.mcmc.langevin import MALA, ULA
@@ -61,6 +61,7 @@ _MODULES = {
     "bench": "tunbridge.bench",
     "datasets": "tunbridge.datasets",
     "diagnostics": "tunbridge.diagnostics",
+    "integrators": "tunbridge.inference.mcmc.integrators",
     "likelihoods": "tunbridge.model.likelihoods",
     "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
@@ -161,6 +162,7 @@ __all__ = [
     "compare",
     "datasets",
     "diagnostics",
+    "integrators",
     "likelihoods",
     "load",
     "mass",
