@@ -122,3 +122,10 @@ def test_a_check_is_three_pictures(chains):
     classes = dataclasses.replace(found, observed=labels, replicated=np.tile(labels, (50, 1)))
     bars = tb.plots.check(classes)[0].patches
     np.testing.assert_allclose([bar.get_height() for bar in bars], 1 / 3)
+
+
+def test_quantities_with_uneven_ranks_are_drawn_bold():
+    even, draws = (np.arange(100) + 0.5) / 100, np.full(100, 50)
+    found = tb.diagnostics.Calibration({"f": even, "noise": even**2}, {"f": draws, "noise": draws})
+    lines = {line.get_label(): line.get_linewidth() for line in tb.plots.sbc(found).get_lines()}
+    assert lines["noise"] > 2 > lines["f"]

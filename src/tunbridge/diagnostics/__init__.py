@@ -5,8 +5,10 @@ from tunbridge.diagnostics.energy import bfmi, energy_balance
 from tunbridge.diagnostics.modes import modes
 from tunbridge.diagnostics.psis import Loo, loo
 from tunbridge.diagnostics.stein import stein_discrepancy
+from tunbridge.diagnostics.uniformity import Calibration, uniformity
 
 __all__ = [
+    "Calibration",
     "Loo",
     "bfmi",
     "energy_balance",
@@ -17,4 +19,5 @@ __all__ = [
     "modes",
     "rhat",
     "stein_discrepancy",
+    "uniformity",
 ]

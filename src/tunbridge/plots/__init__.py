@@ -5,6 +5,7 @@ from tunbridge.plots.checks import check
 from tunbridge.plots.curves import band, split
 from tunbridge.plots.reliability import calibration, reliability
 from tunbridge.plots.rows import observed, parts
+from tunbridge.plots.uniformity import sbc
 
 __all__ = [
     "band",
@@ -15,6 +16,7 @@ __all__ = [
     "parts",
     "ranks",
     "reliability",
+    "sbc",
     "split",
     "trace",
 ]
