@@ -93,5 +93,5 @@ def test_the_registry_names_its_methods():
     assert tb.METHODS["map"] is tb.MAP
     assert "map" in tb.METHODS
     assert len(tb.METHODS) == len(set(tb.METHODS)) == 13
-    with pytest.raises(tb.InputError, match="a method of map, ensemble, mcdropout, swag, .*; got 'nutz'"):
+    with pytest.raises(tb.InputError, match=r"a method of map, ensemble, mcdropout, swag, .*; got 'nutz'"):
         tb.METHODS["nutz"]
