@@ -11,7 +11,9 @@ from tunbridge.cli import options
 def compare(
     data: options.DataFile,
     target: options.Target,
-    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; some of each family unless given.")] = "",
+    methods: Annotated[
+        str, typer.Option("--methods", "-m", help="Names with commas; some of each family unless given.")
+    ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
     task: options.TaskOption = None,
     ignore: options.Ignore = [],  # noqa: B006

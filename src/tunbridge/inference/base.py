@@ -59,7 +59,8 @@ class Method(eqx.Module):
         checkpoint
             A folder to save to, and to resume from if it holds this very run.
         max_seconds, callbacks
-            Ends between chunks of steps: after that time, or when a callback returns True.
+            Ends between chunks of steps: after that time, or when a callback returns True. With 0 seconds and a
+            checkpoint, what it holds is read and no step is taken.
         """
         if callable(callbacks):
             raise InputError("callbacks= as a list of functions", "a function", "Write callbacks=[function].")

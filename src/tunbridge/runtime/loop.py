@@ -168,7 +168,7 @@ def run(
 def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
     """A worker a core takes (lane, chunk) tasks; this thread looks after everything between chunks."""
     deadline = time.perf_counter() + (float("inf") if options.max_seconds is None else options.max_seconds)
-    stopping = False
+    stopping = options.max_seconds is not None and options.max_seconds <= 0
     with ThreadPoolExecutor(min(len(lanes), cores())) as pool:
         running: dict[Future, Lane] = {}
 
@@ -178,9 +178,9 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
                     running[pool.submit(in_context(lane.advance))] = lane
 
         try:
-            if any(lane.waits for lane in lanes):
+            if any(lane.waits for lane in lanes) and not stopping:
                 _meet(lanes, chains)
-            ready = [lane for lane in lanes if not (lane.finished or lane.waits)]
+            ready = [lane for lane in lanes if not (stopping or lane.finished or lane.waits)]
             submit(ready[:1])
             wait(running)  # the first chunk compiles for all
             submit(ready[1:])
