@@ -75,7 +75,7 @@ def threads_against_vmap(size=8, steps=4000, repeats=3):
     method = tb.Ensemble(tb.MAP(train=tb.Train(steps)), size)
     rates = {}
     for name in ("threads", "vmap"):
-        loop.spread = members.spread if name == "threads" else (lambda num: [list(range(num))])
+        loop.spread = members.spread if name == "threads" else (lambda num: [(list(range(num)), None)])
         seconds = timed(lambda: method.fit(model, data, key=jax.random.key(0), progress=False), repeats)
         rates[f"{name}_steps_per_second"] = size * steps / np.median(seconds)
     loop.spread = members.spread

@@ -33,7 +33,7 @@ def crossover():
         seconds = {}
         for name, workers in (("one", 1), ("two", 2), ("vmap", None)):
             loop.cores = (lambda: 1) if workers is None else (lambda workers=workers: workers)
-            loop.spread = members.spread if workers else (lambda n: [list(range(n))])
+            loop.spread = members.spread if workers else (lambda n: [(list(range(n)), None)])
             seconds[name] = timed(partial(method.fit, model, data, key=jax.random.key(0)), 1)[0]
         loop.cores, loop.spread = members.cores, members.spread
         network = "-".join(map(str, (features, *hidden, 10)))

@@ -13,7 +13,7 @@ if importlib.metadata.version("jax") == "0.10.2":
     raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
 
 if TYPE_CHECKING:
-    from tunbridge import bench, datasets, metrics, plots
+    from tunbridge import bench, datasets, diagnostics, metrics, plots
     from tunbridge.bench.compare import compare
     from tunbridge.core.citations import cite
     from tunbridge.core.data import Data
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
     from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
     from tunbridge.inference.chains import Chains
     from tunbridge.inference.mcmc import integrators, mass
+    from tunbridge.inference.mcmc.elliptical import EllipticalSlice
     from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
+    from tunbridge.inference.mcmc.langevin import MALA, ULA
+    from tunbridge.inference.mcmc.metropolis import RandomWalk
     from tunbridge.inference.mcmc.microcanonical import MCLMC, AdjustedMCLMC
+    from tunbridge.inference.mcmc.smc import TemperedSMC
     from tunbridge.inference.point.dropout import (
         Dropout,
         MCDropout,
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.point.momentum import momentum_from_physics, physics_from_momentum
     from tunbridge.inference.point.swag import SWAG
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
+    from tunbridge.inference.recorded import Recorded
     from tunbridge.inference.registry import METHODS
     from tunbridge.inference.standardised import Standardised
     from tunbridge.inference.store import load
@@ -55,6 +60,7 @@ logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 _MODULES = {
     "bench": "tunbridge.bench",
     "datasets": "tunbridge.datasets",
+    "diagnostics": "tunbridge.diagnostics",
     "integrators": "tunbridge.inference.mcmc.integrators",
     "likelihoods": "tunbridge.model.likelihoods",
     "mass": "tunbridge.inference.mcmc.mass",
@@ -66,12 +72,14 @@ _MODULES = {
 }
 _NAMES = {
     "HMC": "tunbridge.inference.mcmc.hamiltonian",
+    "MALA": "tunbridge.inference.mcmc.langevin",
     "MCLMC": "tunbridge.inference.mcmc.microcanonical",
     "METHODS": "tunbridge.inference.registry",
     "NUTS": "tunbridge.inference.mcmc.hamiltonian",
     "AdjustedMCLMC": "tunbridge.inference.mcmc.microcanonical",
     "MAP": "tunbridge.inference.point.map",
     "SWAG": "tunbridge.inference.point.swag",
+    "ULA": "tunbridge.inference.mcmc.langevin",
     "BayesianClassifier": "tunbridge.estimators",
     "BayesianRegressor": "tunbridge.estimators",
     "Chains": "tunbridge.inference.chains",
@@ -80,6 +88,7 @@ _NAMES = {
     "Data": "tunbridge.core.data",
     "Draws": "tunbridge.inference.posteriors",
     "Dropout": "tunbridge.inference.point.dropout",
+    "EllipticalSlice": "tunbridge.inference.mcmc.elliptical",
     "Ensemble": "tunbridge.inference.point.ensemble",
     "InputError": "tunbridge.core.errors",
     "LowRankGaussian": "tunbridge.inference.posteriors",
@@ -91,9 +100,12 @@ _NAMES = {
     "Params": "tunbridge.core.types",
     "Point": "tunbridge.inference.posteriors",
     "Predictive": "tunbridge.core.types",
+    "RandomWalk": "tunbridge.inference.mcmc.metropolis",
+    "Recorded": "tunbridge.inference.recorded",
     "Run": "tunbridge.runtime.loop",
     "Standardised": "tunbridge.inference.standardised",
     "Target": "tunbridge.model.model",
+    "TemperedSMC": "tunbridge.inference.mcmc.smc",
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
     "cite": "tunbridge.core.citations",
@@ -109,11 +121,13 @@ _NAMES = {
 __version__ = importlib.metadata.version("tunbridge")
 __all__ = [
     "HMC",
+    "MALA",
     "MAP",
     "MCLMC",
     "METHODS",
     "NUTS",
     "SWAG",
+    "ULA",
     "AdjustedMCLMC",
     "BayesianClassifier",
     "BayesianRegressor",
@@ -123,6 +137,7 @@ __all__ = [
     "Data",
     "Draws",
     "Dropout",
+    "EllipticalSlice",
     "Ensemble",
     "InputError",
     "LoadError",
@@ -134,15 +149,19 @@ __all__ = [
     "Params",
     "Point",
     "Predictive",
+    "RandomWalk",
+    "Recorded",
     "Run",
     "Standardised",
     "Target",
+    "TemperedSMC",
     "Train",
     "TunbridgeError",
     "bench",
     "cite",
     "compare",
     "datasets",
+    "diagnostics",
     "integrators",
     "likelihoods",
     "load",

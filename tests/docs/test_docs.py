@@ -51,7 +51,17 @@ def test_every_public_name_is_in_the_reference():
     written = "".join(path.read_text() for path in (ROOT / "docs").glob("api/*.md"))
     for name in tb.__all__:
         assert re.search(rf"tunbridge\.{name}\b", written), f"{name} is missing in docs/api"
-    for room in ("networks", "priors", "likelihoods", "metrics", "plots", "datasets", "bench", "schedules"):
+    for room in (
+        "networks",
+        "priors",
+        "likelihoods",
+        "metrics",
+        "plots",
+        "datasets",
+        "bench",
+        "diagnostics",
+        "schedules",
+    ):
         module = getattr(tb, room)
         for name in module.__all__:
             assert re.search(rf"\b{name}\b", written), f"tb.{room}.{name} is missing in docs/api"

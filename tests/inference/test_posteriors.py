@@ -91,7 +91,7 @@ def test_an_ensemble_of_ensembles_is_one_loop(key):
 
 def test_the_registry_names_its_methods():
     assert tb.METHODS["map"] is tb.MAP
-    assert set(tb.METHODS) == {"map", "ensemble", "mcdropout", "swag"}
     assert "map" in tb.METHODS
-    with pytest.raises(tb.InputError, match="a method of map, ensemble, mcdropout, swag; got 'nuts'"):
-        tb.METHODS["nuts"]
+    assert len(tb.METHODS) == len(set(tb.METHODS)) == 13
+    with pytest.raises(tb.InputError, match=r"a method of map, ensemble, mcdropout, swag, .*; got 'nutz'"):
+        tb.METHODS["nutz"]

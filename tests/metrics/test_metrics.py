@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -191,3 +192,38 @@ def test_targets_of_another_shape_are_refused(labels):
         metrics.auroc([0.1, 0.2], [True, True])
     with pytest.raises(tb.InputError, match="a score for each label"):
         metrics.auroc([0.1, 0.2], [True])
+
+
+def test_agreement_and_total_variation_are_counted_by_hand():
+    rng = np.random.default_rng(4)
+    p, q = rng.dirichlet([1.0, 1.0, 1.0], size=(2, 200))
+    same = [max(range(3), key=lambda c: a[c]) == max(range(3), key=lambda c: b[c]) for a, b in zip(p, q, strict=True)]
+    half = [sum(abs(a[c] - b[c]) for c in range(3)) / 2 for a, b in zip(p, q, strict=True)]
+    assert metrics.agreement(Classes(p), Classes(q)) == pytest.approx(sum(same) / 200)
+    assert metrics.total_variation(Classes(p), Classes(q)) == pytest.approx(sum(half) / 200, rel=1e-5)
+    assert metrics.agreement(Classes(p), Classes(p)) == 1.0
+    assert metrics.total_variation(Classes(p), Classes(p)) == 0.0
+    with pytest.raises(tb.InputError, match="the same points and classes"):
+        metrics.agreement(Classes(p), Classes(q[:9]))
+
+
+def test_the_sliced_distance_is_the_mean_over_directions(key):
+    rng = np.random.default_rng(5)
+    f, g = rng.normal(size=(60, 4, 2)), 0.5 + rng.normal(size=(45, 4, 2))
+    found = metrics.sliced_wasserstein(f, g, key, slices=20)
+    u = np.asarray(jax.random.normal(key, (8, 20)), np.float64)
+    u /= np.sqrt((u**2).sum(axis=0))[None]
+    flat = f.reshape(60, 8), g.reshape(45, 8)
+    by_hand = [stats.wasserstein_distance(flat[0] @ d, flat[1] @ d) for d in u.T]
+    assert found == pytest.approx(np.mean(by_hand), rel=1e-9)
+    assert metrics.sliced_wasserstein(f, f, key) == 0.0
+    assert metrics.sliced_wasserstein(f, np.repeat(f, 3, axis=0), key) == pytest.approx(0.0, abs=1e-12)
+    with pytest.raises(tb.InputError, match="at the same points"):
+        metrics.sliced_wasserstein(f, g[:, :3], key)
+
+
+def test_the_sliced_distance_sees_what_marginals_do_not(key):
+    """Two points with equal marginals, together or against each other."""
+    z = np.random.default_rng(6).normal(size=(2000, 1))
+    together, against = np.hstack([z, z]), np.hstack([z, -z])
+    assert metrics.sliced_wasserstein(together, against, key) > 0.3

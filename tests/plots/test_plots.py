@@ -1,7 +1,11 @@
+import dataclasses
+
 import jax
+import jax.numpy as jnp
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from scipy import stats as scipy_stats
 
 import tunbridge as tb
 from toys import labelled, model
@@ -64,3 +68,64 @@ def test_reliability_shows_accuracy_against_confidence():
     assert ((accuracy >= 0) & (accuracy <= 1)).all()
     split = tb.plots.split(posterior.predict(data.x), data.x)
     assert split.get_ylabel() == "uncertainty in nats"
+
+
+@pytest.fixture(scope="module")
+def chains():
+    """Four chains of a straight line through zero, the last with another slope."""
+    bound, rows = model((), likelihood=tb.likelihoods.Gaussian(0.5)).bind(tb.datasets.curve(jax.random.key(0), 30))
+    rng = np.random.default_rng(0)
+    weight, bias = 0.1 * rng.normal(size=(4, 100, 1, 1)), 0.1 * rng.normal(size=(4, 100, 1))
+    weight[3] += 0.5
+    params = tb.Params({"layers": [{"weight": jnp.asarray(weight), "bias": jnp.asarray(bias)}]})
+    stats = {"energy": jnp.asarray(np.cumsum(rng.normal(size=(4, 100)), axis=1))}
+    return rows, tb.Chains(bound, jax.random.key(0), params, stats, rows.x)
+
+
+def test_trace_and_ranks_show_the_input_where_chains_agree_least(chains):
+    _, posterior = chains
+    x = np.array([[0.0], [0.1], [3.0]])
+    axes = tb.plots.trace(posterior, x)
+    assert axes.get_title().startswith("input 2: R-hat 1.")
+    np.testing.assert_allclose(axes.lines[1].get_ydata(), posterior.functions(x)[1, :, 2, 0], rtol=1e-6)
+    axes = tb.plots.ranks(posterior, x, bins=10)
+    shares = np.array([stairs.get_data().values for stairs in axes.patches if hasattr(stairs, "get_data")])
+    np.testing.assert_allclose(shares.sum(axis=0), 4.0)  # every bin of ranks is full
+    assert shares[3, -1] > 2.0
+    with pytest.raises(tb.InputError, match=r"tb\.Chains; got Draws"):
+        tb.plots.trace(tb.Draws(posterior.model, posterior.key, posterior.components(posterior.key, None)))
+
+
+def test_energy_shows_both_distributions_and_the_missing_information(chains):
+    _, posterior = chains
+    axes = tb.plots.energy(posterior)
+    assert axes.get_title().startswith("E-BFMI 0.")
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["energy - mean", "change from draw to draw"]
+    with pytest.raises(tb.InputError, match="chains with energies; got none"):
+        tb.plots.energy(tb.Chains(posterior.model, posterior.key, posterior.params, {}, posterior.inputs))
+
+
+def test_a_check_is_three_pictures(chains):
+    rows, posterior = chains
+    found = posterior.check(rows)
+    density, level, tail = tb.plots.check(found)
+    assert len(density.lines) == 51
+    line = level.lines[0].get_xydata()
+    np.testing.assert_allclose(line[[0, -1], 1], 0.0, atol=1e-12)
+    assert np.abs(line[:, 1]).max() == pytest.approx(scipy_stats.kstest(found.pit[:, 0], "uniform").statistic)
+    np.testing.assert_allclose(tail.collections[0].get_offsets()[:, 1], found.loo.khat)
+    (alone,) = tb.plots.check(dataclasses.replace(found, loo=None, pit=None))
+    assert alone.get_xlabel() == "y"
+    with pytest.raises(tb.InputError, match="3 axes; got 1"):
+        tb.plots.check(found, axes=[density])
+    labels = np.arange(30) % 3
+    classes = dataclasses.replace(found, observed=labels, replicated=np.tile(labels, (50, 1)))
+    bars = tb.plots.check(classes)[0].patches
+    np.testing.assert_allclose([bar.get_height() for bar in bars], 1 / 3)
+
+
+def test_quantities_with_uneven_ranks_are_drawn_bold():
+    even, draws = (np.arange(100) + 0.5) / 100, np.full(100, 50)
+    found = tb.diagnostics.Calibration({"f": even, "noise": even**2}, {"f": draws, "noise": draws})
+    lines = {line.get_label(): line.get_linewidth() for line in tb.plots.sbc(found).get_lines()}
+    assert lines["noise"] > 2 > lines["f"]

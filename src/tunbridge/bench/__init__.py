@@ -3,5 +3,6 @@
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
 from tunbridge.bench.promises import PROMISES, Promise, deviation
+from tunbridge.bench.sbc import sbc
 
-__all__ = ["PROBLEMS", "PROMISES", "Comparison", "Problem", "Promise", "compare", "deviation"]
+__all__ = ["PROBLEMS", "PROMISES", "Comparison", "Problem", "Promise", "compare", "deviation", "sbc"]

@@ -16,7 +16,7 @@ from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
-from tunbridge.inference.registry import METHODS
+from tunbridge.inference.registry import COMPARED, METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model.likelihoods.base import OfNumbers
 from tunbridge.model.model import Model
@@ -89,7 +89,7 @@ def compare(
         The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays, whose digits are
         kept until they are standardised.
     methods
-        Names of `METHODS`, methods, or a mapping of names to methods; None takes all of `METHODS`.
+        Names of `METHODS`, methods, or a mapping of names to methods; None takes one or more of every family.
     key
         None is ``jax.random.key(0)``: the same table each time.
     max_seconds
@@ -127,7 +127,7 @@ def _named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dic
     if isinstance(methods, Mapping):
         return dict(methods)
     named: dict[str, Method] = {}
-    for method in METHODS if methods is None else methods:
+    for method in COMPARED if methods is None else methods:
         if not isinstance(method, str | Method):
             raise InputError("names or methods", repr(method)[:60], 'Write methods=["map", tb.Ensemble()].')
         name = method if isinstance(method, str) else type(method).__name__.lower()

@@ -11,7 +11,7 @@ from tunbridge.cli import options
 def compare(
     data: options.DataFile,
     target: options.Target,
-    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; all unless given.")] = "",
+    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; some of each family unless given.")] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
     task: options.TaskOption = None,
     ignore: options.Ignore = [],  # noqa: B006
@@ -28,10 +28,10 @@ def compare(
     from tunbridge.cli.rundir import RunDir
     from tunbridge.cli.study import Rows
     from tunbridge.core.tables import to_text
-    from tunbridge.inference.registry import METHODS
+    from tunbridge.inference.registry import COMPARED, METHODS
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
-    chosen, folder = {name: METHODS[name]() for name in names or METHODS}, RunDir(out)
+    chosen, folder = {name: METHODS[name]() for name in names or COMPARED}, RunDir(out)
     rows = Rows.read(
         data,
         target,

@@ -1,4 +1,4 @@
-"""Rows of figures as tables: for a terminal, and as HTML for a notebook."""
+"""Rows of figures as tables, with sentences below: for a terminal, and as HTML for a notebook."""
 
 import html
 import io
@@ -8,29 +8,30 @@ from typing import Any
 Row = Mapping[str, Any]
 
 
-def to_rich(rows: Sequence[Row]) -> Any:
-    """A `rich.table.Table`: words to the left, numbers to the right."""
+def to_rich(rows: Sequence[Row], sentences: Sequence[str] = ()) -> Any:
+    """What `rich` prints: words to the left, numbers to the right."""
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     table = Table()
-    for name, value in rows[0].items():
-        table.add_column(name, justify="left" if isinstance(value, str) else "right")
+    for place, (name, value) in enumerate(rows[0].items()):
+        table.add_column(name, justify="left" if isinstance(value, str) else "right", no_wrap=place == 0)
     for row in rows:
         table.add_row(*(Text(written(value)) for value in row.values()))
-    return table
+    return Group(table, *map(Text, sentences))
 
 
-def to_text(rows: Sequence[Row]) -> str:
+def to_text(rows: Sequence[Row], sentences: Sequence[str] = ()) -> str:
     """What a terminal shows."""
     from rich.console import Console
 
-    Console(file=(page := io.StringIO()), width=120, force_jupyter=False).print(to_rich(rows))
+    Console(file=(page := io.StringIO()), width=140, force_jupyter=False).print(to_rich(rows, sentences))
     return page.getvalue()
 
 
-def to_html(rows: Sequence[Row], caption: str) -> str:
-    """A plain table, everything in it escaped.
+def to_html(rows: Sequence[Row], caption: str, sentences: Sequence[str] = ()) -> str:
+    """A plain table and paragraphs, everything in them escaped.
 
     Examples
     --------
@@ -39,7 +40,8 @@ def to_html(rows: Sequence[Row], caption: str) -> str:
     """
     head = "".join(f"<th>{html.escape(name)}</th>" for name in (rows[0] if rows else ()))
     body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
-    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>"
+    below = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>{below}"
 
 
 def _cells(row: Row) -> str:

@@ -189,6 +189,18 @@ class Predictive(Protocol):
         """What each network expects: y, or the probability of each class, (networks, points, outputs or classes)."""
         ...
 
+    def log_probs(self, y: Any) -> Array:
+        """Log p(y) under each network, (networks, points)."""
+        ...
+
+    def cdfs(self, y: Any) -> Array:
+        """P(Y <= y) under each network, (networks, points, outputs)."""
+        ...
+
+    def replicates(self, key: Key) -> Array:
+        """A draw of y from each network, (networks, points, ...)."""
+        ...
+
     def quantile(self, q: Any) -> Array:
         """Quantiles, (points, outputs); for several levels (levels, points, outputs)."""
         ...

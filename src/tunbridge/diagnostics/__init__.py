@@ -1,1 +1,23 @@
 """Whether to believe draws: arrays in, numbers out."""
+
+from tunbridge.diagnostics.convergence import ess_bulk, ess_tail, mcse, rhat
+from tunbridge.diagnostics.energy import bfmi, energy_balance
+from tunbridge.diagnostics.modes import modes
+from tunbridge.diagnostics.psis import Loo, loo
+from tunbridge.diagnostics.stein import stein_discrepancy
+from tunbridge.diagnostics.uniformity import Calibration, uniformity
+
+__all__ = [
+    "Calibration",
+    "Loo",
+    "bfmi",
+    "energy_balance",
+    "ess_bulk",
+    "ess_tail",
+    "loo",
+    "mcse",
+    "modes",
+    "rhat",
+    "stein_discrepancy",
+    "uniformity",
+]

@@ -1,12 +1,19 @@
 """Draws of Markov chains: a posterior that remembers which chain said what, and how each step went."""
 
+from typing import Any
+
 import jax
 import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
+from tunbridge.inference import mixing
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.summary import Summary
+
+_MOST_INPUTS = 64
+"""At how many of its inputs, evenly spaced, functions are judged."""
 
 
 class Chains(Posterior):
@@ -52,6 +59,41 @@ class Chains(Posterior):
             raise InputError(f"num from 1 to the {total} draws kept", f"{num}", "Ask for fewer, or sample more.")
         chosen = np.linspace(0, total - 1, num).round().astype(int)
         return jax.tree.map(lambda leaf: leaf[chosen], self._flat())
+
+    def functions(self, x: Any = None) -> np.ndarray:
+        """What each network expects at x, (chains, draws, points, outputs or classes); None takes up to 64 inputs."""
+        if x is None:
+            num = len(self.inputs)
+            x = self.inputs[np.linspace(0, num - 1, min(num, _MOST_INPUTS)).round().astype(int)]
+        values = np.asarray(self.predict(x).functions)
+        return values.reshape(*self.shape, *values.shape[1:])
+
+    def summary(self, x: Any = None) -> Summary:
+        """Whether the chains agree, and what is believed about each array of unknowns.
+
+        R-hat, effective sample sizes and Monte Carlo errors of the predictions, of the weights once permutations and
+        signs of hidden units are undone, and of scales and noise, worst and median over up to 64 elements; the energies
+        and divergences; and what gives reason for doubt. Chains that predict differently are named.
+
+        Parameters
+        ----------
+        x
+            Inputs at which predictions are judged; None takes up to 64 of the posterior's own.
+        """
+        if self.shape[1] < mixing.LEAST_DRAWS:
+            return super().summary()
+        return mixing.summarise_chains(self, self.functions(x))
+
+    def doubts(self, x: Any = None) -> list[str]:
+        """Reasons not to believe the draws, each with its number and the next step; [] where there are none.
+
+        They are R-hat above 1.01 and bulk ESS below 400 of predictions at x, chains that predict differently,
+        divergences, and E-BFMI below 0.3.
+        """
+        return mixing.doubts(self, self.functions(x))
+
+    def _by_chain(self) -> tuple[Params, dict[str, Array]]:
+        return self.params, self.stats
 
     def _flat(self) -> Params:
         return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.params)

@@ -12,11 +12,12 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tunbridge.core import tables, tree
-from tunbridge.core.data import check_x
+from tunbridge.core.data import Data, check_x
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import Provenance
 from tunbridge.core.types import Key, Params, Predictive, PyTree
-from tunbridge.inference import store
+from tunbridge.inference import checks, exchange, store
+from tunbridge.inference.checks import Check
 from tunbridge.inference.summary import Summary, summarise
 from tunbridge.model.model import Model
 from tunbridge.predict.push import push
@@ -53,6 +54,21 @@ class Posterior(eqx.Module):
         noise = jax.vmap(self.model.likelihood.sample_noise)(jax.random.split(key_noise, num))
         return self.sample(key_draws, num)._replace(noise=noise)
 
+    def draw_like(self) -> Params | None:
+        """The shapes of one draw; None where there are no weights to draw."""
+        arrays, rest = eqx.partition(self, eqx.is_array)
+
+        def one(arrays: Any) -> Params:
+            whole = eqx.combine(arrays, rest)
+            return jax.tree.map(lambda leaf: leaf[0], whole.sample(whole.key, 1))
+
+        return jax.eval_shape(one, arrays)
+
+    @property
+    def num_outputs(self) -> int:
+        """Of the network."""
+        return jax.eval_shape(self.model.outputs, self.draw_like(), self.model.example()).shape[-1]
+
     def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
         """The distribution of y at x, averaged over the posterior.
 
@@ -78,8 +94,46 @@ class Posterior(eqx.Module):
         """
         return summarise(self.model, self.components(self.key, None))
 
+    def check(self, data: Data, *, key: Key | None = None) -> Check:
+        """The posterior held against data: the rows it was fitted to.
+
+        Statistics of y are compared with those of 500 data sets drawn from the posterior predictive: mean, standard
+        deviation, extremes and skewness of numbers; shares of classes and their entropy. A p near 0 or 1 says that the
+        model does not expect such data. Each point is left out by Pareto-smoothed importance sampling
+        :cite:p:`vehtari2017practical`: its log density, k-hat (above 0.7 unreliable), and P(Y <= y), which is uniform
+        if the model is right (for classes drawn between P(Y < y) and P(Y <= y)). Leaving out takes draws for exact
+        ones, so for approximate posteriors it is as good as the approximation.
+
+        Parameters
+        ----------
+        data
+            In the units that `predict` speaks.
+        key
+            Draws the replicates; None uses the posterior's own.
+        """
+        return checks.check(self, data, jax.random.fold_in(self.key, 1) if key is None else key)
+
+    def prior(self, key: Key, num: int) -> "Posterior":
+        """What was believed before the data: draws from the prior, to be asked like a posterior."""
+        draw = jax.jit(jax.vmap(lambda one: self.model.sample_params(one, self.model.example())))
+        return Draws(self.model, key, draw(jax.random.split(key, num)))
+
+    def to_arviz(self, data: Data | None = None) -> Any:
+        """The draws as ArviZ's DataTree, weights by path, noise and scales as values, one chain unless it has several.
+
+        Its groups are posterior and, where steps left statistics, sample_stats under ArviZ's names. With `data` also
+        log_likelihood, posterior_predictive, observed_data, prior and prior_predictive, in the units of the data, so
+        that ``arviz_stats.loo`` and ``compare`` take it as it is. ArviZ before 1.0 takes
+        ``arviz.from_datatree(posterior.to_arviz(data))``.
+        """
+        return exchange.to_arviz(self, *self._by_chain(), data)
+
+    def _by_chain(self) -> tuple[Params, dict[str, Array]]:
+        """What predictions average, with leading axes (chains, draws), and the statistics of its steps."""
+        return jax.tree.map(lambda leaf: leaf[None], self.components(self.key, None)), {}
+
     def _repr_html_(self) -> str:
-        size = tree.size(self.sample(self.key, 1))
+        size = tree.size(self.draw_like())
         method = "" if self.provenance is None else self.provenance.method
         facts = {"method": method, "unknowns": f"{size:,}", "notes": " ".join(self.notes)}
         return tables.to_html([{"": name, "value": value} for name, value in facts.items()], type(self).__name__)
@@ -115,6 +169,8 @@ class Draws(Posterior):
     """Equally weighted draws, with leading axis (draws,)."""
 
     params: Params
+    log_evidence: Array | None = None
+    """An estimate of log p(y), all constants included, where the method gives one."""
 
     @property
     def num(self) -> int:

@@ -10,11 +10,20 @@ _TABLE = {
     "ensemble": "tunbridge.inference.point.ensemble:Ensemble",
     "mcdropout": "tunbridge.inference.point.dropout:MCDropout",
     "swag": "tunbridge.inference.point.swag:SWAG",
+    "randomwalk": "tunbridge.inference.mcmc.metropolis:RandomWalk",
+    "mala": "tunbridge.inference.mcmc.langevin:MALA",
+    "ula": "tunbridge.inference.mcmc.langevin:ULA",
     "hmc": "tunbridge.inference.mcmc.hamiltonian:HMC",
     "nuts": "tunbridge.inference.mcmc.hamiltonian:NUTS",
     "mclmc": "tunbridge.inference.mcmc.microcanonical:MCLMC",
     "adjustedmclmc": "tunbridge.inference.mcmc.microcanonical:AdjustedMCLMC",
+    "ellipticalslice": "tunbridge.inference.mcmc.elliptical:EllipticalSlice",
+    "temperedsmc": "tunbridge.inference.mcmc.smc:TemperedSMC",
 }
+
+
+COMPARED = ("map", "ensemble", "mcdropout", "swag", "mclmc")
+"""What a comparison runs unless it is told: methods of every family that answer within a minute on a small table."""
 
 
 class UnknownMethodError(InputError, KeyError):

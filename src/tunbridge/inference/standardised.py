@@ -5,12 +5,14 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.types import Key, Params, Predictive
 from tunbridge.datasets.scaling import Scaling
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.summary import Summary
 from tunbridge.model.likelihoods.base import OfNumbers
 from tunbridge.model.model import Model
 from tunbridge.predict.scaled import ScaledPredictive
@@ -44,6 +46,17 @@ class Standardised(Posterior):
         if self.scaling.y_shift is None:
             return predictive
         return ScaledPredictive(predictive, self.scaling.y_shift, self.scaling.y_scale)
+
+    def summary(self) -> Summary:
+        """That of the standardised model: see `Posterior.summary`."""
+        return self.posterior.summary()
+
+    def prior(self, key: Key, num: int) -> "Standardised":
+        """Draws from the prior of the standardised model, which predict in the units of the data."""
+        return Standardised(self.model, key, self.posterior.prior(key, num), self.scaling)
+
+    def _by_chain(self) -> tuple[Params, dict[str, Array]]:
+        return self.posterior._by_chain()
 
 
 def fit_standardised(

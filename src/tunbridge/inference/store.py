@@ -20,7 +20,7 @@ import numpy as np
 from tunbridge.core import archive
 from tunbridge.core.errors import InputError, LoadError
 from tunbridge.core.tree import flatten_with_paths
-from tunbridge.core.types import Params, PyTree
+from tunbridge.core.types import PyTree
 from tunbridge.model import spec
 from tunbridge.model.model import Model
 
@@ -38,6 +38,7 @@ _TABLE = {
     "LowRankGaussian": "tunbridge.inference.posteriors:LowRankGaussian",
     "Mixture": "tunbridge.inference.posteriors:Mixture",
     "Point": "tunbridge.inference.posteriors:Point",
+    "Recorded": "tunbridge.inference.recorded:Recorded",
     "Provenance": "tunbridge.core.provenance:Provenance",
     "Scaling": "tunbridge.datasets.scaling:Scaling",
     "Standardised": "tunbridge.inference.standardised:Standardised",
@@ -160,7 +161,11 @@ def _model_spec(encoder: spec.Encoder, posterior: Any) -> dict[str, Any]:
         raise InputError(
             "a model bound to data, where parts of it are your own", "one that is not", "Save what model.bind gave."
         )
-    return {**parts, "inputs": encoder.encode(model.inputs), "outputs": _num_outputs(posterior)}
+    return {
+        **parts,
+        "inputs": encoder.encode(model.inputs),
+        "outputs": None if model.inputs is None else posterior.num_outputs,
+    }
 
 
 def _is_built_in(part: Any) -> bool:
@@ -203,30 +208,12 @@ def _weights_like(model: Model) -> PyTree:
     return jax.eval_shape(model.network.init, jax.random.key(0), model.example())
 
 
-def _draw_like(posterior: Any) -> Params:
-    """The shapes of one draw."""
-    arrays, rest = eqx.partition(posterior, lambda leaf: isinstance(leaf, np.ndarray | jax.Array))
-
-    def one(arrays: Any) -> Params:
-        whole = eqx.combine(arrays, rest)
-        return jax.tree.map(lambda leaf: leaf[0], whole.sample(whole.key, 1))
-
-    return jax.eval_shape(one, arrays)
-
-
-def _num_outputs(posterior: Any) -> int | None:
-    model = posterior.model
-    if model.inputs is None:
-        return None
-    return jax.eval_shape(model.outputs, _draw_like(posterior), model.example()).shape[-1]
-
-
 def _check_fits(posterior: Any, model: Model) -> None:
     """LoadError unless the posterior can be drawn from and its model takes the draws."""
     if posterior.model is not model:
         raise LoadError("it is not a posterior of the model that it names.")
-    draw = _draw_like(posterior)
-    if model.inputs is not None:
+    draw = posterior.draw_like()
+    if model.inputs is not None and draw is not None:
         trees = (draw.weights, _weights_like(model))
         _compare(*([f"{path} {leaf.shape}" for path, leaf in flatten_with_paths(tree)] for tree in trees))
         model.check_inputs(jax.eval_shape(model.weights, draw), model.example())

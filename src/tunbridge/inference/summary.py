@@ -1,7 +1,7 @@
 """A posterior at a glance: what is believed about each array of unknowns."""
 
 import dataclasses
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -15,37 +15,52 @@ from tunbridge.model import transforms
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """What `Posterior.summary` found: a row for each array of unknowns."""
+    """What `Posterior.summary` found: a row for each array of unknowns, and what else is to be said."""
 
     rows: list[dict[str, Any]]
+    sentences: tuple[str, ...] = ()
 
     def __rich__(self):
         """A table for rich."""
-        return tables.to_rich(self.rows)
+        return tables.to_rich(self.rows, self.sentences)
 
     def __str__(self) -> str:
-        return tables.to_text(self.rows)
+        return tables.to_text(self.rows, self.sentences)
 
     def _repr_html_(self) -> str:
-        return tables.to_html(self.rows, "summary")
+        return tables.to_html(self.rows, "summary", self.sentences)
+
+
+class Unknown(NamedTuple):
+    """An array of unknowns: its path, draws with a leading axis, and what its numbers are."""
+
+    path: str
+    draws: np.ndarray
+    on: str
 
 
 def summarise(model: Any, params: Params) -> Summary:
     """Mean and standard deviation over draws (the leading axis of `params`) and elements."""
-    weights = jax.vmap(model.weights)(params)
+    return Summary([moments(one) for one in unknowns(model, params, jax.vmap(model.weights)(params))])
+
+
+def unknowns(model: Any, params: Params, weights: PyTree, on: str = "weights") -> list[Unknown]:
+    """The network's weights as given, and scales and noise in their own units where these are known."""
     scales, scales_as = _natural(model.prior, params.scales)
     noise, noise_as = _natural(model.likelihood, params.noise)
-    parts = [("weights", weights, "weights"), ("scales", scales, scales_as), ("noise", noise, noise_as)]
-    return Summary([_row(f"{name}/{path}", leaf, on) for name, tree, on in parts for path, leaf in _leaves(tree)])
+    parts = [("weights", weights, on), ("scales", scales, scales_as), ("noise", noise, noise_as)]
+    return [
+        Unknown(f"{name}/{path}", np.asarray(leaf), kind)
+        for name, tree, kind in parts
+        for path, leaf in flatten_with_paths(tree)
+    ]
 
 
-def _leaves(tree: PyTree) -> list[tuple[str, np.ndarray]]:
-    return [(path, np.asarray(leaf)) for path, leaf in flatten_with_paths(tree)]
-
-
-def _row(path: str, leaf: np.ndarray, on: str) -> dict[str, Any]:
-    values = leaf.astype(np.float64)
-    return {"unknown": path, "shape": str(leaf.shape[1:]), "mean": values.mean(), "sd": values.std(), "as": on}
+def moments(unknown: Unknown) -> dict[str, Any]:
+    """A row of the table."""
+    path, draws, on = unknown
+    values = draws.astype(np.float64)
+    return {"unknown": path, "shape": str(draws.shape[1:]), "mean": values.mean(), "sd": values.std(), "as": on}
 
 
 def _natural(part: Any, real: PyTree) -> tuple[PyTree, str]:

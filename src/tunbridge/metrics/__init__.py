@@ -10,12 +10,13 @@ from tunbridge.metrics.calibration import (
     reliability,
 )
 from tunbridge.metrics.detection import aupr, auroc, fpr95
-from tunbridge.metrics.fidelity import wasserstein
+from tunbridge.metrics.fidelity import agreement, sliced_wasserstein, total_variation, wasserstein
 from tunbridge.metrics.scoring import accuracy, brier, crps, interval_score, log_score, rmse
 
 __all__ = [
     "Reliability",
     "accuracy",
+    "agreement",
     "aupr",
     "auroc",
     "brier",
@@ -30,5 +31,7 @@ __all__ = [
     "pit",
     "reliability",
     "rmse",
+    "sliced_wasserstein",
+    "total_variation",
     "wasserstein",
 ]

@@ -1,9 +1,14 @@
 """How far one predictive is from another."""
 
-import jax.numpy as jnp
+from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core.errors import InputError
 from tunbridge.core.quadrature import panels
-from tunbridge.core.types import Predictive
+from tunbridge.core.types import Key, Predictive
 
 
 def wasserstein(predictive: Predictive, other: Predictive) -> float:
@@ -14,3 +19,52 @@ def wasserstein(predictive: Predictive, other: Predictive) -> float:
     levels, weight = panels()
     gap = jnp.abs(predictive.quantile(levels) - other.quantile(levels))
     return float(jnp.mean(jnp.tensordot(weight, gap, axes=1)))
+
+
+def agreement(predictive: Predictive, other: Predictive) -> float:
+    """Share of points at which both find the same class most probable."""
+    probs, others = _probs(predictive, other)
+    return float(np.mean(probs.argmax(axis=-1) == others.argmax(axis=-1)))
+
+
+def total_variation(predictive: Predictive, other: Predictive) -> float:
+    r"""Mean total variation distance of the class probabilities, :math:`\frac12 \sum_c |p_c - q_c|`, from 0 to 1."""
+    probs, others = _probs(predictive, other)
+    return float(np.mean(0.5 * np.abs(probs - others).sum(axis=-1)))
+
+
+def sliced_wasserstein(functions: Any, other: Any, key: Key, slices: int = 128) -> float:
+    r"""Sliced 1-Wasserstein distance between two sets of functions, in units of y.
+
+    The mean over random unit directions :math:`u` of :math:`W_1(u \cdot f, u \cdot g)`, where a function is the vector
+    of its values at all points: unlike marginals, it sees how values at different points go together.
+
+    Parameters
+    ----------
+    functions, other
+        (draws, points, ...) each, as `Predictive.functions` gives them; they may differ in how many draws there are.
+    key
+        Draws the directions; the same key gives the same directions.
+    slices
+        How many directions.
+    """
+    sets = [np.asarray(values, np.float64).reshape(len(values), -1) for values in (functions, other)]
+    if sets[0].shape[1] != sets[1].shape[1] or not all(len(values) for values in sets) or slices < 1:
+        shapes = " and ".join(str(np.shape(values)) for values in (functions, other))
+        raise InputError("two sets of functions at the same points, some slices", shapes, "Predict at one x.")
+    directions = np.asarray(jax.random.normal(key, (sets[0].shape[1], slices)), np.float64)
+    directions /= np.linalg.norm(directions, axis=0, keepdims=True)
+    a, b = (np.sort(values @ directions, axis=0) for values in sets)
+    edges = np.union1d(np.arange(len(a) + 1) * len(b), np.arange(len(b) + 1) * len(a))  # levels times len(a) len(b)
+    share = np.diff(edges) / (len(a) * len(b))
+    gap = np.abs(a[edges[:-1] // len(b)] - b[edges[:-1] // len(a)])
+    return float(np.mean(share @ gap))
+
+
+def _probs(predictive: Predictive, other: Predictive) -> tuple[np.ndarray, np.ndarray]:
+    probs, others = (np.asarray(one.probs) for one in (predictive, other))
+    if probs.shape != others.shape:
+        raise InputError(
+            "predictives of the same points and classes", f"{probs.shape} and {others.shape}", "Predict at one x."
+        )
+    return probs, others

@@ -109,7 +109,7 @@ class Model(eqx.Module):
         """Log p(y | x, params) of each point, (points,)."""
         return self.likelihood.distribution(self.outputs(params, x), params.noise).log_prob(y)
 
-    def sample_params(self, key: Key, x: Array) -> Params:
+    def sample_params(self, key: Key, x: Array | jax.ShapeDtypeStruct) -> Params:
         """Everything unknown, drawn from the prior."""
         key_weights, key_noise = jax.random.split(key)
         like = jax.eval_shape(self.network.init, key_weights, x)

@@ -1,7 +1,22 @@
 """Pictures: axes in, axes out."""
 
+from tunbridge.plots.chains import energy, ranks, trace
+from tunbridge.plots.checks import check
 from tunbridge.plots.curves import band, split
 from tunbridge.plots.reliability import calibration, reliability
 from tunbridge.plots.rows import observed, parts
+from tunbridge.plots.uniformity import sbc
 
-__all__ = ["band", "calibration", "observed", "parts", "reliability", "split"]
+__all__ = [
+    "band",
+    "calibration",
+    "check",
+    "energy",
+    "observed",
+    "parts",
+    "ranks",
+    "reliability",
+    "sbc",
+    "split",
+    "trace",
+]

@@ -96,6 +96,18 @@ class AbstractPredictive(abc.ABC):
         """Undefined unless a subclass says otherwise."""
         raise _undefined("a distribution function", "numbers", "Use .probs.")
 
+    def log_probs(self, y: Any) -> Array:
+        """Undefined unless a subclass says otherwise."""
+        raise _undefined("a density for each", "networks", "Use .log_prob.")
+
+    def cdfs(self, y: Any) -> Array:
+        """Undefined unless a subclass says otherwise."""
+        raise _undefined("a distribution function for each", "networks and numbers", "Use .functions.")
+
+    def replicates(self, key: Key) -> Array:
+        """Undefined unless a subclass says otherwise."""
+        raise _undefined("a draw from each", "networks", "Use .sample.")
+
     @abc.abstractmethod
     def log_prob(self, y: Any) -> Array:
         """Log p(y), (points,)."""

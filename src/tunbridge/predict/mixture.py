@@ -29,11 +29,16 @@ class MixturePredictive(AbstractPredictive):
 
     def log_prob(self, y: Any) -> Array:
         """Log p(y), of all outputs jointly, (points,)."""
-        rows = Data(self._outputs.x, y)  # refuses other lengths, NaN and infinity
-        values = self._outputs.model.likelihood.check(rows.y)
-        if values.shape != self._shape:
-            raise InputError(f"y of shape {self._shape}", f"shape {values.shape}", "Pass the targets of x.")
-        return self._outputs.answer(_log_prob, np.asarray(values))
+        return self._outputs.answer(_log_prob, self._checked(y))
+
+    def log_probs(self, y: Any) -> Array:
+        """Log p(y) under each network, of all outputs jointly, (networks, points)."""
+        return jnp.swapaxes(self._outputs.answer(_log_probs, self._checked(y)), 0, 1)
+
+    def replicates(self, key: Key) -> Array:
+        """A draw of y from each network, (networks, points, ...)."""
+        each, rows = jnp.arange(self._outputs.num_components), np.arange(len(self._outputs.x))
+        return self._outputs.answer(_sample, rows, common=(key, each)).swapaxes(0, 1)
 
     def sample(self, key: Key, num: int) -> Array:
         """Draws of y, (num, points, ...). Each uses one network at all points."""
@@ -42,10 +47,20 @@ class MixturePredictive(AbstractPredictive):
         rows = np.arange(len(self._outputs.x))
         return self._outputs.answer(_sample, rows, common=(key_y, which), cost=num).swapaxes(0, 1)
 
+    def _checked(self, y: Any) -> np.ndarray:
+        rows = Data(self._outputs.x, y)  # refuses other lengths, NaN and infinity
+        values = self._outputs.model.likelihood.check(rows.y)
+        if values.shape != self._shape:
+            raise InputError(f"y of shape {self._shape}", f"shape {values.shape}", "Pass the targets of x.")
+        return np.asarray(values)
+
+
+def _log_probs(likelihood, outputs, noise, y):
+    return jax.vmap(lambda o, z: likelihood.distribution(o, z).log_prob(y), out_axes=1)(outputs, noise)
+
 
 def _log_prob(likelihood, outputs, noise, y):
-    terms = jax.vmap(lambda o, z: likelihood.distribution(o, z).log_prob(y))(outputs, noise)
-    return logsumexp(terms, axis=0) - jnp.log(outputs.shape[0])
+    return logsumexp(_log_probs(likelihood, outputs, noise, y), axis=1) - jnp.log(outputs.shape[0])
 
 
 def _sample(likelihood, outputs, noise, key, which, rows):

@@ -96,6 +96,10 @@ class NumberPredictive(MixturePredictive):
         found = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
         return jnp.moveaxis(found, 0, 1).reshape(*leading, num, width)
 
+    def cdfs(self, y: Any) -> Array:
+        """P(Y <= y) under each network, (networks, points, outputs)."""
+        return jnp.swapaxes(self._outputs.answer(_cdfs, self._checked(y)), 0, 1)
+
 
 def _marginals(distribution: Distribution) -> Distribution:
     """The distribution of each output by itself: batch (points, outputs)."""
@@ -136,6 +140,10 @@ def _cdf(likelihood, outputs, noise, rows):
     return jnp.swapaxes(
         jnp.mean(_components(lambda d: jax.vmap(d.cdf)(values), likelihood, outputs, noise), axis=0), 0, 1
     )
+
+
+def _cdfs(likelihood, outputs, noise, y):
+    return jnp.swapaxes(_components(lambda d: d.cdf(y), likelihood, outputs, noise), 0, 1)
 
 
 def _quantile(likelihood, outputs, noise, levels):

@@ -24,14 +24,13 @@ _CACHE_NUMBERS = 2**24
 
 
 class Outputs:
-    """Outputs (components, points, outputs) of a model with stacked parameters, computed when asked for."""
+    """Outputs (components, points, outputs) of a model with stacked parameters, computed when asked for, or known."""
 
-    def __init__(self, model: Model, params: Params, x: np.ndarray):
+    def __init__(self, model: Model, params: Params, x: np.ndarray, known: Array | None = None):
         self.model, self.params, self.x = model, params, x
-        self.num_components = jax.tree.leaves(params)[0].shape[0]
-        first = jax.eval_shape(_forward, model, params, x[:1])
-        self.num_outputs = first.shape[-1]
-        self._cached: Array | None = None
+        self._cached = known
+        shape = (jax.eval_shape(_forward, model, params, x[:1]) if known is None else known).shape
+        self.num_components, self.num_outputs = shape[0], shape[-1]
 
     def answer(self, question: Callable, *rows: Any, common: tuple = (), cost: int = 1) -> Any:
         """The rows of ``question(likelihood, outputs, noise, *common, *rows)``, block by block.
@@ -53,7 +52,7 @@ class Outputs:
         return answers[0] if len(answers) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *answers)
 
     def _block(self, start: int, stop: int, size: int) -> Array:
-        if len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
+        if self._cached is None and len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
             return _forward(self.model, self.params, _pad(self.x[start:stop], size))
         if self._cached is None:
             parts = self._forward_blocks()

@@ -68,9 +68,19 @@ class ScaledPredictive(AbstractPredictive):
 
     def log_prob(self, y: Any) -> Any:
         """Log p(y), the log of the scale subtracted."""
-        values = np.asarray(y)
-        values = values[:, None] if values.ndim == 1 else values
-        return np.asarray(self._inner.log_prob(self._in(values))) - np.sum(np.log(self._scale))
+        return np.asarray(self._inner.log_prob(self._rows(y))) - np.sum(np.log(self._scale))
+
+    def log_probs(self, y: Any) -> Any:
+        """Log p(y) under each network, the log of the scale subtracted."""
+        return np.asarray(self._inner.log_probs(self._rows(y))) - np.sum(np.log(self._scale))
+
+    def cdfs(self, y: Any) -> Any:
+        """P(Y <= y) under each network."""
+        return self._inner.cdfs(self._rows(y))
+
+    def replicates(self, key: Key) -> Any:
+        """In the units of y."""
+        return self._out(self._inner.replicates(key))
 
     def sample(self, key: Key, num: int) -> Any:
         """In the units of y."""
@@ -79,6 +89,10 @@ class ScaledPredictive(AbstractPredictive):
     def _out(self, values: Any) -> np.ndarray:
         lead = (None,) * (values.ndim - 1)
         return self._shift[lead] + self._scale[lead] * np.asarray(values, np.float64)
+
+    def _rows(self, y: Any) -> np.ndarray:
+        values = np.asarray(y)
+        return self._in(values[:, None] if values.ndim == 1 else values)
 
     def _in(self, y: Any) -> np.ndarray:
         values = np.asarray(y, np.float64)

@@ -16,7 +16,8 @@ from tunbridge.core.errors import Result
 from tunbridge.core.tree import num_bytes
 from tunbridge.core.types import Key, Params, PyTree
 
-_BUFFER_BYTES = 2**22
+_BUFFER_BYTES, _BUFFER_BYTES_TOGETHER = 2**22, 2**26
+"""What kept entries may take within a chunk: of one member, and of all that advance together."""
 _MOST_KEPT = 1024
 
 
@@ -68,9 +69,10 @@ def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | Non
     return Carry(state, empty, method.report(state), jnp.full((), -1, jnp.int32))
 
 
-def capacity(one: PyTree) -> int:
-    """How many kept entries of this shape a chunk has room for."""
-    return max(1, min(_MOST_KEPT, _BUFFER_BYTES // max(num_bytes(one), 1)))
+def capacity(one: PyTree, together: int) -> int:
+    """How many kept entries of this shape a chunk has room for, in each of the members that advance together."""
+    room = _BUFFER_BYTES if together == 1 else _BUFFER_BYTES_TOGETHER // together
+    return max(1, min(_MOST_KEPT, room // max(num_bytes(one), 1)))
 
 
 def entry(method: Any, target: Any, carry: Carry) -> PyTree:
@@ -84,12 +86,20 @@ def kept_shape(method: Any, target: Any, carry: Carry) -> PyTree:
 
 
 def _chunk(
-    method: Any, target: Any, source: Any, key: Key, carry: Carry, start: Array, stop: Array, plan: Plan
+    together: int,
+    method: Any,
+    target: Any,
+    source: Any,
+    key: Key,
+    carry: Carry,
+    start: Array,
+    stop: Array,
+    plan: Plan,
 ) -> tuple[Carry, PyTree]:
-    """Steps start, ..., stop - 1, and the entries kept on the way."""
+    """Steps start, ..., stop - 1 of one of some members, and the entries kept on the way."""
     _, _, key_batches, key_steps = member_keys(key)
     one = kept_shape(method, target, carry)
-    slots = capacity(one) + 1  # the last one takes what is written but not kept
+    slots = capacity(one, together) + 1  # the last one takes what is written but not kept
 
     def step(t, inner):
         carry, cursor = inner
@@ -118,7 +128,7 @@ def _meet(method: Any, carry: Carry, reports: PyTree) -> Carry:
     return carry._replace(state=method.meet(carry.state, reports), report=method.report(carry.state))
 
 
-begin, chunk, meet = jax.jit(_begin), jax.jit(_chunk), jax.jit(_meet)
+begin, chunk, meet = jax.jit(_begin), jax.jit(partial(_chunk, 1)), jax.jit(_meet)
 
 
 @jax.jit
@@ -138,7 +148,7 @@ def chunk_all(
     method: Any, target: Any, source: Any, keys: Key, carry: Carry, start: Array, stop: Array, plan: Plan
 ) -> tuple[Carry, PyTree]:
     """`chunk` for many members at once."""
-    one_member = partial(_chunk, method, target, source)
+    one_member = partial(_chunk, keys.shape[0], method, target, source)
     return jax.vmap(one_member, in_axes=(0, 0, None, None, None))(keys, carry, start, stop, plan)
 
 

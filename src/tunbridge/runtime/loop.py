@@ -12,7 +12,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from tunbridge.core.data import Data, Stream
+from tunbridge.core.data import Data, Stream, check_x
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, PyTree
@@ -26,6 +26,10 @@ logger = logging.getLogger(__name__)
 
 _CURVE = 200
 """How many points of its learning curve an optimiser keeps."""
+
+
+def _checked(x: Any) -> Any:
+    return None if x is None else check_x(x)
 
 
 class Run(eqx.Module):
@@ -43,6 +47,9 @@ class Run(eqx.Module):
         Rows a step; None is all of them (for stochastic-gradient samplers: at most 128).
     temperature
         Divides the log posterior; 1 is Bayes.
+    keep
+        Inputs (points, ...features): only the network's outputs there are kept of a draw, not its weights. None keeps
+        the weights.
     """
 
     chains: int = 4
@@ -51,6 +58,7 @@ class Run(eqx.Module):
     thin: int = 1
     batch_size: int | None = None
     temperature: float = eqx.field(default=1.0, converter=float)
+    keep: Any = eqx.field(default=None, converter=_checked)
 
     def __check_init__(self):
         _at_least_one(chains=self.chains, draws=self.draws, thin=self.thin, batch_size=self.batch_size)

@@ -226,7 +226,7 @@ class Lane:
         return np.concatenate(self._records) if self._records else np.zeros((0, num_bytes(self._one)), np.uint8)
 
     def _stop(self) -> int:
-        room = self.plan.kept(self.step) + program.capacity(self._member_shape())
+        room = self.plan.kept(self.step) + program.capacity(self._member_shape(), len(self.members))
         stop = min(self.step + self._length, self.plan.steps, self.plan.warmup + room * self.plan.thin)
         if self.met < len(self._meetings):
             stop = min(stop, self._meetings[self.met])

@@ -1,9 +1,6 @@
 """Hamiltonian Monte Carlo, and its trajectories that end where they turn back."""
 
-import abc
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
 
 import blackjax
 import equinox as eqx
@@ -13,92 +10,30 @@ from blackjax.mcmc import metrics as kinetics
 from blackjax.mcmc.hmc import HMCState
 from jax import Array
 
-from tunbridge.core.data import Data
-from tunbridge.core.errors import InputError
-from tunbridge.core.tree import ravel
-from tunbridge.core.types import Key, Params, PyTree
-from tunbridge.inference.mcmc import scales, tuning
-from tunbridge.inference.mcmc.mass import Diagonal, Mass
-from tunbridge.inference.mcmc.sampler import Info, Sampler, log_density
-from tunbridge.inference.mcmc.tuning import Report, Tuning
-from tunbridge.model.model import Target
-from tunbridge.runtime.loop import Trace
+from tunbridge.core.types import Key, PyTree
+from tunbridge.inference.mcmc import scales
+from tunbridge.inference.mcmc.adaptive import Adaptive, Density
+from tunbridge.inference.mcmc.sampler import Info
 
 
-class State(NamedTuple):
-    """What the next step needs."""
-
-    chain: HMCState
-    tuning: Tuning
-
-    @property
-    def position(self) -> Array:
-        """Everything unknown."""
-        return self.chain.position
-
-
-class Tuned(Sampler):
+class Tuned(Adaptive):
     """A sampler that follows gradients, whose step size and mass matrix are tuned in warm-up.
 
     The first step size is one over the root of the largest curvature at the start, measured in the prior's scales.
     """
 
-    step_size: float | None = None
-    acceptance: float = eqx.field(default=0.8, converter=float)
-    mass: Mass = Diagonal()
+    acceptance: float = eqx.field(default=0.9, converter=float)
 
-    def __check_init__(self):
-        if self.step_size is not None and not self.step_size > 0:
-            raise InputError("a step size above 0", f"{self.step_size}", "Leave it out to have it tuned.")
-        if not 0.0 < self.acceptance < 1.0:
-            raise InputError("an acceptance between 0 and 1", f"{self.acceptance}", "Try 0.8.")
-        if not isinstance(self.mass, Mass):
-            raise InputError("mass= from tb.mass", repr(self.mass)[:60], "Use tb.mass.Diagonal(), say.")
-
-    @abc.abstractmethod
-    def move(
-        self, key: Key, density: Callable[[Array], Array], chain: HMCState, step_size: Array, inverse_mass: PyTree
-    ) -> tuple[HMCState, Info]:
-        """One transition."""
-
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
-        """The density where the chain starts, and a first step size from the curvature there."""
-        key_prior, key_curvature = jax.random.split(key)
-        density = log_density(target, batch)
-        chain = blackjax.hmc.init(ravel(params), density)
-        variance = scales.prior_variance(key_prior, target, batch)
-        if self.step_size is None:
-            most = scales.curvature(key_curvature, jax.grad(density), chain.position, variance)
-            step_size = 1.0 / jnp.sqrt(most)
-        else:
-            step_size = jnp.asarray(self.step_size, chain.position.dtype)
-        return State(chain, tuning.begin(self.mass, variance, step_size, warmup))
-
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
-        """One transition, and in warm-up what it teaches."""
-        chain, tuned = state
-        step_size = tuned.step_size if self.step_size is None else jnp.asarray(self.step_size, chain.position.dtype)
-        chain, info = self.move(key, log_density(target, batch), chain, step_size, tuned.inverse_mass)
-        tuned = tuning.follow(tuned, self.mass, chain.position, chain.logdensity_grad, info.acceptance, self.acceptance)
-        return State(chain, tuned), info
-
-    def meetings(self, warmup: int) -> tuple[int, ...]:
-        """When chains agree on a mass matrix and a step size."""
-        return tuning.meetings(warmup)
-
-    def report(self, state: State) -> Report:
-        """What a chain has gathered."""
-        return tuning.report(state.tuning)
-
-    def meet(self, state: State, reports: Any) -> State:
-        """With what all agreed on."""
-        return state._replace(tuning=tuning.meet(state.tuning, self.mass, reports))
-
-    def notes(self, traces: list[Trace]) -> tuple[str, ...]:
-        """The step size that was found."""
+    def begin(self, key: Key, density: Density, position: Array, variance: Array) -> tuple[HMCState, Array]:
+        """The density and its gradient where the chain starts, and a first step size from the curvature there."""
+        chain = blackjax.hmc.init(position, density)
         if self.step_size is not None:
-            return ()
-        return (f"Step size {float(traces[0].state.tuning.step_size):.3g}, tuned in warm-up.",)
+            return chain, jnp.ones((), position.dtype)
+        return chain, 1.0 / jnp.sqrt(scales.curvature(key, jax.grad(density), position, variance))
+
+    def slope(self, chain: HMCState) -> Array:
+        """As the kernel has left it."""
+        return chain.logdensity_grad
 
 
 def energies(chain: HMCState, momentum: Array, inverse_mass: PyTree) -> Array:

@@ -19,6 +19,9 @@ _PERCENT = (10, 25, 50, 90, 100)
 """When chains meet, in percent of warm-up. At the first they forget how they came, at the last only the step is set."""
 
 
+_GAMMA = 0.05, 0.5
+"""How calmly the step size is moved, until the first meeting and from then on: a nervous one oscillates around the step
+where acceptance falls off, and its average comes out too small."""
 NUM_MEETINGS = len(_PERCENT)
 
 
@@ -62,15 +65,17 @@ def begin(mass: Mass, variance: Array, step_size: Array, warmup: Array) -> Tunin
 
 
 def _averaging(log_step: Array) -> DualAveragingAdaptationState:
+    """Around a step size that is trusted already: the usual pull towards ten times as much would waste steps."""
     begun = dual_averaging_adaptation(0.8)[0](jnp.exp(log_step))
-    return begun._replace(log_step_size_avg=log_step)
+    return begun._replace(log_step_size_avg=log_step, mu=log_step)
 
 
 def follow(tuning: Tuning, mass: Mass, position: Array, slope: Array, acceptance: Array, wanted: Any) -> Tuning:
     """After a step, while adapting: its draw gathered, its acceptance answered."""
 
     def adapt() -> Tuning:
-        averaging = dual_averaging_adaptation(wanted)[1](tuning.averaging, acceptance)
+        gamma = jnp.where(tuning.left == NUM_MEETINGS, *_GAMMA)
+        averaging = dual_averaging_adaptation(wanted, gamma=gamma)[1](tuning.averaging, acceptance)
         return tuning._replace(averaging=averaging, gathered=mass.add(tuning.gathered, position, slope))
 
     return jax.lax.cond(tuning.left > 0, adapt, lambda: tuning)

@@ -7,6 +7,18 @@ from tunbridge.model.networks.keras import from_keras
 from tunbridge.model.networks.layout import Leaf
 from tunbridge.model.networks.mlp import MLP
 from tunbridge.model.networks.module import from_module
+from tunbridge.model.networks.symmetries import aligned, canonical
 from tunbridge.model.networks.torch import from_torch
 
-__all__ = ["MLP", "Leaf", "from_equinox", "from_flax", "from_functions", "from_keras", "from_module", "from_torch"]
+__all__ = [
+    "MLP",
+    "Leaf",
+    "aligned",
+    "canonical",
+    "from_equinox",
+    "from_flax",
+    "from_functions",
+    "from_keras",
+    "from_module",
+    "from_torch",
+]

@@ -1,0 +1,157 @@
+"""Whether ranks are spread evenly: what simulation-based calibration ends in."""
+
+import dataclasses
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tunbridge.core import tables
+from tunbridge.core.errors import InputError
+
+LEVEL = 0.01
+"""The joint false-alarm rate over all quantities."""
+LEAST = 20
+"""With fewer independent draws a simulation, ranks are even whatever the draws are."""
+_CELLS = 100
+"""At how many levels, less one, the distribution function of ranks is held against the diagonal."""
+_REPLICATES = 50_000
+"""Sets of even ranks that the test's own distribution is taken from."""
+
+
+def uniformity(ranks: Any) -> float:
+    r"""The p-value of the hypothesis that ranks, from 0 to 1, are independent and uniform :cite:p:`sailynoja2022ecdf`.
+
+    The count :math:`R_z` of ranks up to z is binomial. The statistic is the least two-sided tail probability over the
+    levels :math:`z = 0.01, \dots, 0.99`,
+
+    .. math::
+
+        \gamma = \min_z 2 \min\big(P(R \le R_z), P(R \ge R_z)\big), \qquad R \sim \text{Bin}(N, z),
+
+    and p the share of 50,000 simulated sets of uniform ranks in which it is as small.
+
+    Examples
+    --------
+    >>> even = (np.arange(200) + 0.5) / 200
+    >>> uniformity(even) > 0.5, uniformity(even**2) < 1e-3
+    (True, True)
+    """
+    values = np.ravel(np.asarray(ranks, np.float64))
+    if not values.size or not ((values >= 0) & (values <= 1)).all():
+        raise InputError("ranks from 0 to 1", f"{values[:3]} of {values.size}", "Divide ranks by how many there are.")
+    counts = np.histogram(values, _CELLS, (0.0, 1.0))[0]
+    null = _null(values.size)
+    return float((1 + np.searchsorted(null, _least_tail(counts[None])[0] * (1 + 1e-9), "right")) / (1 + len(null)))
+
+
+def band(num: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Levels z, and between which shares the distribution function of `num` even ranks stays at all of them.
+
+    It leaves them once in 1 / `level` sets.
+    """
+    from scipy import stats
+
+    gamma = np.quantile(_null(num), level)
+    z = np.arange(1, _CELLS) / _CELLS
+    return z, stats.binom.ppf(gamma / 2, num, z) / num, stats.binom.isf(gamma / 2, num, z) / num
+
+
+def _least_tail(counts: np.ndarray) -> np.ndarray:
+    """The statistic of each row of counts (sets, cells)."""
+    num = int(counts[0].sum())
+    below = np.cumsum(counts, axis=1)[:, :-1]
+    return _tails(num)[below, np.arange(_CELLS - 1)].min(axis=1)
+
+
+@lru_cache(maxsize=8)
+def _tails(num: int) -> np.ndarray:
+    """Two-sided tail probabilities of each count, (num + 1, levels)."""
+    from scipy import stats
+
+    count, z = np.arange(num + 1)[:, None], np.arange(1, _CELLS)[None] / _CELLS
+    return 2 * np.minimum(stats.binom.cdf(count, num, z), stats.binom.sf(count - 1, num, z))
+
+
+@lru_cache(maxsize=8)
+def _null(num: int) -> np.ndarray:
+    """The statistic under the hypothesis, sorted."""
+    rng = np.random.default_rng(0)
+    blocks = [rng.multinomial(num, np.full(_CELLS, 1 / _CELLS), 5_000) for _ in range(_REPLICATES // 5_000)]
+    return np.sort(np.concatenate([_least_tail(block) for block in blocks]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """Where the truth ranks among draws, over many data sets made from the prior: evenly, if the draws are right.
+
+    Parameters
+    ----------
+    ranks
+        By quantity: the share of draws below the truth in each simulation, (simulations,), from 0 to 1.
+    draws
+        By quantity: how many nearly independent draws the truth was ranked among, (simulations,).
+    level
+        The joint false-alarm rate: a quantity is doubtful if its p-value is below `level` over how many there are.
+    """
+
+    ranks: dict[str, np.ndarray]
+    draws: dict[str, np.ndarray]
+    level: float = LEVEL
+
+    @property
+    def p_values(self) -> dict[str, float]:
+        """Of even ranks, by quantity: see `uniformity`."""
+        return {name: uniformity(values) for name, values in self.ranks.items()}
+
+    @property
+    def doubtful(self) -> list[str]:
+        """Quantities whose ranks are not even."""
+        return [name for name, p in self.p_values.items() if p < self.level / len(self.ranks)]
+
+    @property
+    def passes(self) -> bool:
+        """Whether no quantity is doubtful, and there were draws enough to tell."""
+        return not self.doubtful and self._least >= LEAST
+
+    @property
+    def _least(self) -> float:
+        return float(min(np.median(num) for num in self.draws.values()))
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row a quantity: its p-value, the mean rank (1/2 if unbiased), the spread of ranks (1 if right), draws.
+
+        A spread above 1 says that draws are too narrow, below 1 that they are too wide.
+        """
+        return [
+            {
+                "quantity": name,
+                "p": p,
+                "mean rank": float(self.ranks[name].mean()),
+                "spread": float(self.ranks[name].std() * np.sqrt(12)),
+                "draws": float(np.median(self.draws[name])),
+            }
+            for name, p in self.p_values.items()
+        ]
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The verdict."""
+        num = len(next(iter(self.ranks.values())))
+        rate = f"{num} simulations; right draws would be doubted with a probability of at most {self.level:.0%}."
+        if self.doubtful:
+            return rate, f"Ranks are not even: {', '.join(self.doubtful)}. The draws are not those of the posterior."
+        if self._least < LEAST:
+            return rate, f"There are {self._least:.0f} independent draws a simulation, too few to tell. Draw more."
+        return rate, "Ranks are even."
+
+    def __rich__(self):
+        """A table for rich."""
+        return tables.to_rich(self.rows, self.sentences)
+
+    def __str__(self) -> str:
+        return tables.to_text(self.rows, self.sentences)
+
+    def _repr_html_(self) -> str:
+        return tables.to_html(self.rows, "simulation-based calibration", self.sentences)

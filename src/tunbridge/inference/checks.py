@@ -1,0 +1,180 @@
+"""A posterior held against data: what it would have seen instead, and what it says of points left out."""
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core import tables
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key
+from tunbridge.diagnostics import psis
+from tunbridge.model.likelihoods.base import OfClasses
+
+BATCHES, SIZE = 10, 50
+"""Replicates are drawn in so many batches of that size; the first batch is kept."""
+_BLOCK = 256
+"""How many points are left out together: draws times points are never held at once."""
+_MOST_BYTES = 2**30
+
+Statistics = dict[str, Callable[[np.ndarray], np.ndarray]]
+"""Numbers (replicates,) of y (replicates, points) by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Check:
+    """What `Posterior.check` found."""
+
+    rows: list[dict[str, Any]]
+    """A statistic each: observed, its mean and standard deviation over replicates, and the share of larger ones."""
+    sentences: tuple[str, ...]
+    """About points left out."""
+    observed: np.ndarray
+    """y as the likelihood scores it, (points, outputs) or labels (points,)."""
+    replicated: np.ndarray
+    """50 data sets that the posterior would have expected instead, (50, points, ...)."""
+    loo: psis.Loo | None
+    """Leave-one-out estimates; None where there are too few networks."""
+    pit: np.ndarray | None
+    """P(Y <= y) of each point under the posterior of all others, (points, outputs): uniform where it is right."""
+
+    def __rich__(self):
+        """A table for rich."""
+        return tables.to_rich(self.rows, self.sentences)
+
+    def __str__(self) -> str:
+        return tables.to_text(self.rows, self.sentences)
+
+    def _repr_html_(self) -> str:
+        return tables.to_html(self.rows, "check", self.sentences)
+
+
+def check(posterior: Any, data: Data, key: Key) -> Check:
+    """A posterior held against data; see `Posterior.check`."""
+    y = _checked(posterior, data)
+    key_replicates, key_pit = jax.random.split(key)
+    rows, kept = _replicated(posterior, data.x, y, key_replicates)
+    loo, pit = _left_out(posterior, data.x, y, key_pit)
+    return Check(rows, tuple(_said(loo, pit)), y, kept, loo, pit)
+
+
+def _checked(posterior: Any, data: Data) -> np.ndarray:
+    if not isinstance(data, Data):
+        raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
+    if data.weight is not None:
+        raise InputError("rows that count once", "rows with weights", "Pass tb.Data(x, y) without weights.")
+    size = SIZE * data.y.size * 8
+    if size > _MOST_BYTES:
+        raise InputError(
+            f"replicates of y of at most {_MOST_BYTES / 2**30:.0f} GiB",
+            f"{size / 2**30:.1f} GiB for {data.num:,} points",
+            "Check a random subset of the rows.",
+        )
+    return np.asarray(posterior.model.likelihood.check(data.y))
+
+
+def _replicated(posterior: Any, x: Any, y: np.ndarray, key: Key) -> tuple[list[dict[str, Any]], np.ndarray]:
+    """Rows of statistics, and some replicates."""
+    predictive, statistics = posterior.predict(x), _statistics(posterior, y)
+    found: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
+    first, *others = jax.random.split(key, BATCHES)
+    kept = np.asarray(predictive.sample(first, SIZE))
+    for drawn in itertools.chain([kept], (np.asarray(predictive.sample(one, SIZE)) for one in others)):
+        for name, statistic in statistics.items():
+            found[name].append(statistic(drawn))
+    rows = [_row(name, float(made(y[None])[0]), np.concatenate(found[name])) for name, made in statistics.items()]
+    return rows, kept
+
+
+def _row(name: str, seen: float, found: np.ndarray) -> dict[str, Any]:
+    larger = np.mean(found > seen) + 0.5 * np.mean(found == seen)
+    return {"statistic": name, "observed": seen, "expected": found.mean(), "sd": found.std(), "p": larger}
+
+
+def _statistics(posterior: Any, y: np.ndarray) -> Statistics:
+    if isinstance(posterior.model.likelihood, OfClasses):
+        num = posterior.model.likelihood.num_classes(jnp.asarray(y))
+        return {**{f"share of class {c}": _share(c) for c in range(num)}, "entropy of the shares": _entropy(num)}
+    of = [""] if y.shape[1] == 1 else [f" of output {output}" for output in range(y.shape[1])]
+    return {f"{name}{of[o]}": _of(o, made) for o in range(y.shape[1]) for name, made in _MOMENTS.items()}
+
+
+def _of(output: int, statistic: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: statistic(np.asarray(values[..., output], np.float64))
+
+
+def _skew(values: np.ndarray) -> np.ndarray:
+    off = values - values.mean(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        return (off**3).mean(axis=1) / (off**2).mean(axis=1) ** 1.5
+
+
+_MOMENTS: Statistics = {
+    "mean": lambda values: values.mean(axis=1),
+    "sd": lambda values: values.std(axis=1),
+    "min": lambda values: values.min(axis=1),
+    "max": lambda values: values.max(axis=1),
+    "skew": _skew,
+}
+
+
+def _share(label: int) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda values: np.mean(values == label, axis=1)
+
+
+def _entropy(num: int) -> Callable[[np.ndarray], np.ndarray]:
+    def entropy(values: np.ndarray) -> np.ndarray:
+        shares = np.stack([_share(label)(values) for label in range(num)], axis=1)
+        return -np.sum(shares * np.log(np.where(shares > 0, shares, 1.0)), axis=1)
+
+    return entropy
+
+
+def _left_out(posterior: Any, x: Any, y: np.ndarray, key: Key) -> tuple[psis.Loo | None, np.ndarray | None]:
+    """Estimates and PIT values, block by block; None where there are too few networks."""
+    parts, pits = [], []
+    for start in range(0, len(y), _BLOCK):
+        rows = slice(start, start + _BLOCK)
+        predictive = posterior.predict(x[rows])
+        log_likelihood = np.asarray(predictive.log_probs(y[rows]))
+        if len(log_likelihood) < psis.LEAST:
+            return None, None
+        loo, log_weights = psis.loo(log_likelihood)
+        weights = np.exp(log_weights)
+        if isinstance(posterior.model.likelihood, OfClasses):
+            probs = np.einsum("sp,spc->pc", weights, np.asarray(predictive.functions, np.float64))
+            pits.append(_randomised(jax.random.fold_in(key, start), probs, y[rows]))
+        else:
+            pits.append(np.einsum("sp,spo->po", weights, np.asarray(predictive.cdfs(y[rows]), np.float64)))
+        parts.append(loo)
+    fields = (field.name for field in dataclasses.fields(psis.Loo))
+    joined = psis.Loo(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
+    return joined, np.clip(np.concatenate(pits), 0.0, 1.0)
+
+
+def _randomised(key: Key, probs: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Uniform between P(Y < y) and P(Y <= y) of the class numbers, (points, 1)."""
+    upper = np.cumsum(probs, axis=1)[np.arange(len(labels)), labels]
+    own = probs[np.arange(len(labels)), labels]
+    return (upper - own * np.asarray(jax.random.uniform(key, labels.shape), np.float64))[:, None]
+
+
+def _said(loo: psis.Loo | None, pit: np.ndarray | None) -> list[str]:
+    if loo is None or pit is None:
+        return [f"Points cannot be left out: that takes {psis.LEAST} networks or more, and this posterior has fewer."]
+    from scipy import stats
+
+    found = [
+        f"Left out, points have a log density of {loo.elpd:,.1f} (standard error {loo.se:.1f}) in all, "
+        f"{loo.elpd / len(loo.elpd_i):.3f} each; {loo.p_i.sum():.1f} parameters are effective.",
+        f"k-hat is above {psis.HIGH} at {loo.high:.1%} of the points, {loo.khat.max():.2f} at most.",
+    ]
+    if loo.high > 0:
+        found[-1] += " There leaving out is unreliable: fit without these points, or take a likelihood of wider tails."
+    levels = ", ".join(f"{stats.kstest(column, 'uniform').pvalue:.2g}" for column in pit.T)
+    return [*found, f"Kolmogorov and Smirnov find P(Y <= y) of points left out to be uniform with p = {levels}."]

@@ -1,0 +1,136 @@
+"""Langevin steps: one gradient and noise, with and without a Metropolis correction."""
+
+from typing import NamedTuple
+
+import blackjax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from blackjax.mcmc import metrics as kinetics
+from blackjax.mcmc.hmc import HMCState
+from jax import Array
+
+from tunbridge.core.types import Key, PyTree
+from tunbridge.inference.mcmc.adaptive import Density
+from tunbridge.inference.mcmc.hamiltonian import Tuned
+from tunbridge.inference.mcmc.sampler import Info
+from tunbridge.runtime.loop import Run, Trace
+
+
+class Step(NamedTuple):
+    """A Langevin step, and what Metropolis and Hastings would say of it."""
+
+    chain: HMCState
+    acceptance: Array
+
+
+def langevin(key: Key, density: Density, chain: HMCState, step_size: Array, inverse_mass: PyTree) -> Step:
+    r"""From w to :math:`w' = w + \frac{\epsilon^2}{2} M^{-1} \nabla \log \pi(w) + \epsilon M^{-1} p`, p from N(0, M).
+
+    The step back, from w' to w, takes :math:`-p'` in the place of p, where
+
+    .. math::
+
+        p' = p + \tfrac\epsilon2 \big(\nabla \log \pi(w) + \nabla \log \pi(w')\big), \qquad
+        \log \frac{q(w \mid w')}{q(w' \mid w)} = \tfrac12 p^\top M^{-1} p - \tfrac12 p'^\top M^{-1} p'.
+    """
+    metric = kinetics.default_metric(inverse_mass)
+    kinetic = metric.kinetic_energy
+    noise = metric.sample_momentum(key, chain.position)
+    half = 0.5 * step_size
+    position = chain.position + step_size * jax.grad(kinetic)(noise + half * chain.logdensity_grad)
+    moved = blackjax.hmc.init(position, density)
+    back = noise + half * (chain.logdensity_grad + moved.logdensity_grad)
+    log_ratio = moved.logdensity - chain.logdensity + kinetic(noise) - kinetic(back)
+    return Step(moved, jnp.exp(jnp.minimum(jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio), 0.0)))
+
+
+def adjusted(
+    key: Key, density: Density, chain: HMCState, step_size: Array, inverse_mass: PyTree
+) -> tuple[HMCState, Info]:
+    """A step if it is accepted, else where the chain was."""
+    key_noise, key_accept = jax.random.split(key)
+    step = langevin(key_noise, density, chain, step_size, inverse_mass)
+    accepted = jax.random.uniform(key_accept, (), step.acceptance.dtype) < step.acceptance
+    moved = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), step.chain, chain)
+    return moved, _info(moved, step)
+
+
+def _info(chain: HMCState, step: Step) -> Info:
+    nan = jnp.full_like(chain.logdensity, jnp.nan)
+    return Info.of(chain.logdensity, step.acceptance, ~jnp.isfinite(step.chain.logdensity), nan, 1)
+
+
+class MALA(Tuned):
+    r"""The Metropolis-adjusted Langevin algorithm :cite:p:`roberts1996exponential`.
+
+    .. math::
+
+        w' = w + \tfrac{\epsilon^2}{2} M^{-1} \nabla \log \pi(w) + \epsilon M^{-1/2} z
+
+    is proposed and accepted by the rule of Metropolis and Hastings. It is `HMC` with one leapfrog step.
+
+    Parameters
+    ----------
+    step_size
+        :math:`\epsilon`, in posterior standard deviations; None has it tuned to `acceptance`.
+    acceptance
+        The acceptance that the step size is tuned to :cite:p:`roberts2001optimal`.
+    mass
+        The family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
+    run
+        How long. A step is one gradient: keep one of several.
+    """
+
+    acceptance: float = eqx.field(default=0.574, converter=float)
+    run: Run = Run(warmup=4000, draws=1000, thin=20)
+
+    def move(self, key, density, chain, step_size, inverse_mass):
+        """One step, accepted or not."""
+        return adjusted(key, density, chain, step_size, inverse_mass)
+
+
+class ULA(Tuned):
+    r"""The unadjusted Langevin algorithm :cite:p:`roberts1996exponential`: every step is taken.
+
+    .. math::
+
+        w' = w + \tfrac{\epsilon^2}{2} M^{-1} \nabla \log \pi(w) + \epsilon M^{-1/2} z
+
+    What the steps get wrong stays as a bias, which shrinks with :math:`\epsilon^2`: of N(0, 1) it draws N(0,
+    :math:`1 / (1 - \epsilon^2 / 4)`). In the convention of a drift :math:`h \nabla \log \pi` and noise
+    :math:`\sqrt{2h} \, z`, where :math:`h = \epsilon^2 / 2`, that is :math:`1 / (1 - h / 2)`. A step that is too large
+    explodes, and the run ends with an error. While there is warm-up, steps are accepted or not as by `MALA`, so that
+    the search for a step size throws no chain off.
+
+    Parameters
+    ----------
+    step_size
+        :math:`\epsilon`, in posterior standard deviations; None has it tuned.
+    acceptance
+        The step size is tuned to this acceptance, had there been one: the nearer to 1, the smaller the bias.
+    mass
+        The family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
+    run
+        How long. A step is one gradient: keep one of several.
+    """
+
+    acceptance: float = eqx.field(default=0.95, converter=float)
+    run: Run = Run(warmup=2000, draws=1000, thin=20)
+
+    def move(self, key, density, chain, step_size, inverse_mass):
+        """One step."""
+        step = langevin(key, density, chain, step_size, inverse_mass)
+        return step.chain, _info(step.chain, step)
+
+    def transition(self, key, density, state, step_size):
+        """One step; in warm-up, one of MALA."""
+
+        def take(move):
+            return lambda: move(key, density, state.chain, step_size, state.tuning.inverse_mass)
+
+        return jax.lax.cond(state.tuning.left > 0, take(adjusted), take(self.move))
+
+    def notes(self, traces: list[Trace]) -> tuple[str, ...]:
+        """The step size, and what it does."""
+        return (*super().notes(traces), "Biased by its step size: no step was rejected.")

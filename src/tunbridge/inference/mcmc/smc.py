@@ -1,0 +1,187 @@
+"""Sequential Monte Carlo: a crowd of particles on its way from the prior to the posterior."""
+
+from typing import NamedTuple
+
+import blackjax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from blackjax.smc import ess as effective
+from blackjax.smc import resampling, solver
+from jax import Array
+from jax.scipy.special import logsumexp
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError, Result
+from tunbridge.core.tree import ravel, unravel
+from tunbridge.core.types import Key, Params
+from tunbridge.inference.base import Iterative
+from tunbridge.inference.mcmc.adaptive import Density
+from tunbridge.inference.mcmc.sampler import shapes
+from tunbridge.inference.posteriors import Draws, Posterior
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.loop import Options, Trace, Train
+
+_LENGTH = 1.5
+"""Of a trajectory, in standard deviations of the particles: near a quarter of a turn."""
+_MOST_STEPS = 64
+"""Leapfrog steps a trajectory."""
+
+
+class State(NamedTuple):
+    """What the next stage needs."""
+
+    particles: Array
+    """(particles, unknowns), equally weighted."""
+    exponent: Array
+    """The power of the likelihood whose posterior they are draws from: 0 is the prior, 1 the posterior."""
+    log_evidence: Array
+    step_size: Array
+
+
+class Info(NamedTuple):
+    """How a stage went."""
+
+    result: Array
+    exponent: Array
+    acceptance: Array
+    log_evidence: Array
+
+
+class TemperedSMC(Iterative):
+    r"""Sequential Monte Carlo on tempered posteriors :cite:p:`delmoral2006sequential`.
+
+    Particles drawn from the prior pass through the densities :math:`p(w) \, p(y \mid w)^{\lambda}`, with
+    :math:`\lambda` growing from 0 to 1. In each stage :math:`\lambda` grows until the weights
+    :math:`p(y \mid w)^{\Delta\lambda}` have the effective sample size that is asked for; particles are drawn again by
+    their weights, and each is moved by some Hamiltonian trajectories with the new density, whose mass matrix is the
+    particles' variance. Modes that are far apart keep their shares, and the mean weights multiply to an estimate of
+    the evidence, `Draws.log_evidence`.
+
+    Parameters
+    ----------
+    particles
+        How many. The standard error of the log evidence falls as one over their root.
+    mutations
+        Trajectories a stage.
+    ess
+        The effective sample size of a stage's weights, as a share of the particles: nearer to 1 takes more stages.
+    acceptance
+        Of trajectories, which the step size follows from stage to stage.
+    stages
+        The most stages: a run that has not reached the posterior by then is refused.
+    """
+
+    particles: int = eqx.field(static=True, default=2000)
+    mutations: int = eqx.field(static=True, default=5)
+    ess: float = eqx.field(default=0.8, converter=float)
+    acceptance: float = eqx.field(default=0.8, converter=float)
+    stages: int = 500
+
+    def __check_init__(self):
+        for name, least in (("particles", 2), ("mutations", 1), ("stages", 1)):
+            number = getattr(self, name)
+            if not isinstance(number, int) or number < least:
+                raise InputError(f"{name} as a whole number of at least {least}", f"{number}", f"Change {name}.")
+        for name in ("ess", "acceptance"):
+            if not 0.0 < getattr(self, name) < 1.0:
+                raise InputError(f"{name} between 0 and 1", f"{getattr(self, name)}", "Try 0.8.")
+
+    @property
+    def duration(self) -> Train:
+        """At most so many stages, each on all the data."""
+        return Train(steps=self.stages)
+
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        """Refuse what has no likelihood as a whole or no start at the prior, then all stages."""
+        if isinstance(data, Stream):
+            raise InputError("all rows in memory, as tb.Data", "a stream of batches", "Use a method with batch_size=.")
+        if options.init is not None:
+            raise InputError("no init=", type(options.init).__name__, "Leave it out: particles start at the prior.")
+        return super().posteriors(model, data, key, size, options)
+
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+        """Particles from the prior."""
+
+        def draw(key_draw: Key) -> Array:
+            return ravel(target.model.sample_params(key_draw, batch.x))
+
+        particles = jax.vmap(draw)(jax.random.split(key, self.particles))
+        zero = jnp.zeros((), particles.dtype)
+        return State(particles, zero, zero, zero + particles.shape[1] ** -0.25)
+
+    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+        """One stage; nothing more once the posterior is reached."""
+
+        def rest() -> tuple[State, Info]:
+            info = Info(jnp.asarray(Result.SUCCESSFUL, jnp.int32), state.exponent, zero, state.log_evidence)
+            return state, info
+
+        zero = jnp.zeros_like(state.exponent)
+        return jax.lax.cond(self.done(state), rest, lambda: self._stage(key, target, state, batch))
+
+    def _stage(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+        like, (key_choice, key_moves) = shapes(target.model), jax.random.split(key)
+
+        def log_likelihood(position: Array) -> Array:
+            return target.log_likelihood(unravel(like, position), batch)
+
+        terms = jax.vmap(log_likelihood)(state.particles)
+        terms = jnp.where(jnp.isnan(terms), -jnp.inf, terms)
+        left = 1.0 - state.exponent
+        grows = effective.ess_solver(lambda _: terms, state.particles, self.ess, left, solver.dichotomy)
+        exponent = jnp.where(grows < left, state.exponent + grows, 1.0)
+        log_weights = grows * terms
+        total = logsumexp(log_weights)
+        chosen = resampling.systematic(key_choice, jnp.exp(log_weights - total), self.particles)
+
+        def density(position: Array) -> Array:
+            params = unravel(like, position)
+            return target.log_prior(params) + exponent * target.log_likelihood(params, batch)
+
+        particles, step_size, acceptance = self._move(key_moves, density, state.particles[chosen], state.step_size)
+        log_evidence = state.log_evidence + total - jnp.log(jnp.asarray(self.particles, total.dtype))
+        sound = jnp.isfinite(log_evidence) & jnp.all(jnp.isfinite(particles))
+        result = jnp.where(sound, Result.SUCCESSFUL, Result.NONFINITE_DENSITY).astype(jnp.int32)
+        return State(particles, exponent, log_evidence, step_size), Info(result, exponent, acceptance, log_evidence)
+
+    def _move(self, key: Key, density: Density, particles: Array, step_size: Array) -> tuple[Array, Array, Array]:
+        """Trajectories of all particles, their step size after each following the acceptance; the last acceptance."""
+        kernel = blackjax.hmc.build_kernel()
+        spread = jnp.var(particles, axis=0)
+        variance = jnp.where(spread > 0, spread, 1.0)
+
+        def turn(carry, key_turn):
+            chains, step_size = carry
+            key_length, key_kernel = jax.random.split(key_turn)
+            length = _LENGTH * jax.random.uniform(key_length, (), step_size.dtype, 0.5, 1.5)
+            num = jnp.clip(jnp.ceil(length / step_size), 1, _MOST_STEPS).astype(jnp.int32)
+            keys = jax.random.split(key_kernel, self.particles)
+            chains, info = jax.vmap(lambda k, c: kernel(k, c, density, step_size, variance, num))(keys, chains)
+            acceptance = jnp.mean(info.acceptance_rate)
+            return (chains, step_size * jnp.exp(acceptance - self.acceptance)), acceptance
+
+        chains = jax.vmap(lambda position: blackjax.hmc.init(position, density))(particles)
+        keys = jax.random.split(key, self.mutations)
+        (chains, step_size), acceptance = jax.lax.scan(turn, (chains, step_size), keys)
+        return chains.position, step_size, acceptance[-1]
+
+    def done(self, state: State) -> Array:
+        """Whether the particles are draws of the posterior."""
+        return state.exponent >= 1.0
+
+    def keep(self, target: Target, state: State) -> Array:
+        """How far the particles have come."""
+        return state.exponent
+
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Draws:
+        """The particles, and the evidence."""
+        state = traces[0].state
+        if not self.done(state):
+            raise InputError(
+                "a run that reaches the posterior",
+                f"one that was stopped at the power {float(state.exponent):.2g} of the likelihood",
+                "Give it more time or stages, or resume it from its checkpoint.",
+            )
+        note = f"Log evidence {float(state.log_evidence):.2f}, from {self.particles} particles."
+        return Draws(model, key, unravel(shapes(model), state.particles), state.log_evidence, notes=(note,))

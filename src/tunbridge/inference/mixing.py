@@ -1,0 +1,177 @@
+"""Whether chains agree: about functions, about weights once their symmetries are undone, and by their energies."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from tunbridge import diagnostics
+from tunbridge.core.types import PyTree
+from tunbridge.inference.summary import Summary, Unknown, moments, unknowns
+from tunbridge.model.networks import symmetries
+
+LEAST_DRAWS = 4
+"""A chain shorter than that cannot be judged."""
+_MOST = 64
+"""How many elements of an array, evenly spaced among all, are judged."""
+_MOST_WORK = 5e9
+"""Draws times cubed widths up to which hidden units are matched: some seconds."""
+_RHAT, _ESS, _BFMI = 1.01, 400.0, 0.3
+
+
+def summarise_chains(chains: Any, functions: np.ndarray) -> Summary:
+    """Convergence of functions (chains, draws, ...), and of each array of unknowns of `Chains`.
+
+    R-hat and effective sample sizes are of up to 64 elements of an array, evenly spaced.
+    """
+    weights, on, said = _comparable(chains)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params)
+    arrays = [Unknown("function", functions.reshape(-1, *functions.shape[2:]), "value")]
+    arrays += unknowns(chains.model, flat, weights, on)
+    if "log_density" in chains.stats:
+        arrays.append(Unknown("log density", np.asarray(chains.stats["log_density"]).reshape(-1), "nats"))
+    return _judged(chains, functions, arrays, said)
+
+
+def summarise_functions(chains: Any, functions: np.ndarray) -> Summary:
+    """Convergence of functions (chains, draws, ...) alone."""
+    arrays = [Unknown("function", functions.reshape(-1, *functions.shape[2:]), "value")]
+    return _judged(chains, functions, arrays, "Weights were not kept.")
+
+
+def _judged(chains: Any, functions: np.ndarray, arrays: list[Unknown], said: str) -> Summary:
+    rows = [_row(one, chains.shape) for one in arrays]
+    found = doubts(chains, functions)
+    verdict = found or ["R-hat, ESS, energies and divergences give no reason for doubt."]
+    return Summary(rows, (_facts(chains), said, *verdict))
+
+
+def doubts(chains: Any, functions: np.ndarray) -> list[str]:
+    """Reasons not to believe `Chains`: each a sentence with the number and the next step."""
+    num, draws = chains.shape
+    if draws < LEAST_DRAWS:
+        return [f"There are {draws} draws a chain, too few to judge: draw at least {LEAST_DRAWS}."]
+    judged = _some(functions)
+    return [
+        *(_modes(functions) if num > 1 else ["One chain cannot be held against another: run four."]),
+        *_mixing(judged),
+        *_divergences(chains.stats),
+        *_energies(chains.stats),
+    ]
+
+
+def _modes(functions: np.ndarray) -> list[str]:
+    groups = diagnostics.modes(functions)
+    if len(groups) == 1:
+        return []
+    named = " | ".join(_listed(group) for group in groups)
+    return [
+        f"Chains {named} predict differently, by more than a standard deviation within a chain: each is in a mode of "
+        "its own. Narrow the prior (fan_in), start nearer to one another, or report the modes apart."
+    ]
+
+
+def _mixing(judged: np.ndarray) -> list[str]:
+    found = []
+    rhat, ess = diagnostics.rhat(judged), diagnostics.ess_bulk(judged)
+    share = np.mean(rhat > _RHAT)
+    if share > 0:
+        found.append(
+            f"R-hat is above {_RHAT} at {share:.0%} of the inputs, {_over(np.max, rhat):.3f} at worst: chains have not "
+            "met. Run a longer warm-up and more draws."
+        )
+    least = _over(np.min, ess)
+    if least < _ESS:
+        found.append(
+            f"The least bulk ESS of a prediction is {least:,.0f} of {judged.shape[0] * judged.shape[1]:,} draws, below "
+            f"{_ESS:.0f}. Draw about {np.ceil(_ESS / least):.0f} times as many."
+        )
+    return found
+
+
+def _divergences(stats: dict[str, Any]) -> list[str]:
+    divergent = np.asarray(stats.get("divergent", False))
+    if not divergent.any():
+        return []
+    return [
+        f"{divergent.sum():,} of {divergent.size:,} draws diverged: regions of high curvature are missed. Ask for a "
+        "higher acceptance, or give scales narrower priors."
+    ]
+
+
+def _energies(stats: dict[str, Any]) -> list[str]:
+    if "energy" not in stats:
+        return []
+    bfmi = diagnostics.bfmi(stats["energy"])
+    low = np.flatnonzero(bfmi < _BFMI)
+    if not low.size:
+        return []
+    return [
+        f"E-BFMI is {bfmi.min():.2f}, below {_BFMI}, in chains {_listed(low)}: tails are explored slowly. Give scales "
+        "and noise priors with lighter tails, or run a longer warm-up."
+    ]
+
+
+def _comparable(chains: Any) -> tuple[PyTree, str, str]:
+    """Weights with a leading axis, what they are, and a sentence about it."""
+    network = chains.model.network
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), chains.params)
+    weights = jax.vmap(chains.model.weights)(flat)
+    if not symmetries.are_known(network):
+        name = type(network).__name__
+        return weights, "weights", f"The symmetries of {name} are not known: its weights are compared as they are."
+    num = int(np.prod(chains.shape))
+    if num * sum(width**3 for width in network.hidden) > _MOST_WORK:
+        return weights, "weights", "Hidden units are too many to be matched: weights are compared as they are."
+    best = int(np.argmax(chains.stats["log_density"])) if "log_density" in chains.stats else num - 1
+    reference = jax.tree.map(lambda leaf: leaf[best], weights)
+    said = "Weights are compared once hidden units are matched to those of one draw, in order and sign."
+    return symmetries.aligned(network, weights, reference), "aligned", said
+
+
+def _row(unknown: Unknown, shape: tuple[int, int]) -> dict[str, Any]:
+    judged = _some(unknown.draws.reshape(*shape, *unknown.draws.shape[1:]))
+    rhat, bulk = diagnostics.rhat(judged), diagnostics.ess_bulk(judged)
+    figures = {
+        "mcse": _over(np.max, diagnostics.mcse(judged)),
+        "R-hat worst": _over(np.max, rhat),
+        "R-hat median": _over(np.median, rhat),
+        "ESS bulk worst": _over(np.min, bulk),
+        "ESS bulk median": _over(np.median, bulk),
+        "ESS tail worst": _over(np.min, diagnostics.ess_tail(judged)),
+    }
+    row = moments(unknown)
+    on = row.pop("as")
+    return {**row, **figures, "as": on}
+
+
+def _facts(chains: Any) -> str:
+    stats, (num, draws) = chains.stats, chains.shape
+    facts = [f"{num} chains of {draws:,} draws"]
+    if "acceptance" in stats:
+        facts.append(f"mean acceptance {np.mean(stats['acceptance']):.2f}")
+    if "gradients" in stats:
+        facts.append(f"{np.mean(stats['gradients']):.1f} gradients a draw")
+    if "divergent" in stats:
+        facts.append(f"{np.sum(stats['divergent']):,} divergent")
+    if "energy" in stats:
+        facts.append(f"E-BFMI {diagnostics.bfmi(stats['energy']).min():.2f} at least")
+    return ", ".join(facts) + "."
+
+
+def _some(values: np.ndarray) -> np.ndarray:
+    """(chains, draws, elements) of at most so many elements."""
+    flat = values.reshape(*values.shape[:2], -1)
+    chosen = np.linspace(0, flat.shape[-1] - 1, min(flat.shape[-1], _MOST)).round().astype(int)
+    return flat[..., chosen]
+
+
+def _over(reduce: Callable[[np.ndarray], Any], values: np.ndarray) -> float:
+    """Of those that are defined."""
+    known = values[~np.isnan(values)]
+    return float(reduce(known)) if known.size else np.nan
+
+
+def _listed(numbers: Any) -> str:
+    return ", ".join(map(str, numbers))

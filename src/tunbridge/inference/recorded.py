@@ -1,0 +1,96 @@
+"""Draws of functions alone: what chains predicted at inputs named beforehand, where their weights were not kept."""
+
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from tunbridge.core.data import check_x
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params, Predictive, PyTree
+from tunbridge.inference import mixing
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.summary import Summary
+from tunbridge.predict.push import push_outputs
+
+
+class Recorded(Posterior):
+    """The network's outputs at some inputs, (chains, draws, points, outputs), with the noise of each draw.
+
+    What `Run(keep=x)` leaves of a sampler. It predicts at these inputs, and says whether the chains agree there.
+
+    Parameters
+    ----------
+    inputs
+        Where, (points, ...features).
+    outputs
+        The network's outputs there, (chains, draws, points, outputs).
+    noise
+        The likelihood's unknowns on the real line, with leading axes (chains, draws).
+    stats
+        As in `Chains`.
+    """
+
+    inputs: Array
+    outputs: Array
+    noise: PyTree
+    stats: dict[str, Array]
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(chains, draws)."""
+        return self.outputs.shape[0], self.outputs.shape[1]
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Refused: there are no weights."""
+        raise _no_weights()
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """Refused: there are no weights."""
+        raise _no_weights()
+
+    def draw_like(self) -> None:
+        """None: there are no weights."""
+        return
+
+    @property
+    def num_outputs(self) -> int:
+        """Of the network."""
+        return self.outputs.shape[-1]
+
+    def predict(self, x: Any = None, *, key: Key | None = None, num: int | None = None) -> Predictive:
+        """The distribution of y at the recorded inputs; x is these, some of them, or left out."""
+        if num is not None:
+            raise InputError("no num=", f"{num}", "Leave it out: all recorded draws are averaged.")
+        rows = np.arange(len(self.inputs)) if x is None else self._rows(check_x(x))
+        flat = self.outputs.reshape(-1, *self.outputs.shape[2:])[:, rows]
+        noise = [leaf.reshape(-1, *leaf.shape[2:]) for leaf in self.noise]
+        return push_outputs(self.model, flat, tuple(noise), np.asarray(self.inputs)[rows])
+
+    def functions(self) -> np.ndarray:
+        """What each network expects at the recorded inputs, (chains, draws, points, outputs or classes)."""
+        values = np.asarray(self.predict().functions)
+        return values.reshape(*self.shape, *values.shape[1:])
+
+    def summary(self) -> Summary:
+        """Whether the chains agree at the recorded inputs."""
+        return mixing.summarise_functions(self, self.functions())
+
+    def doubts(self) -> list[str]:
+        """Reasons not to believe the draws; see `Chains.doubts`."""
+        return mixing.doubts(self, self.functions())
+
+    def _rows(self, x: np.ndarray) -> np.ndarray:
+        known = {row.tobytes(): i for i, row in enumerate(np.asarray(self.inputs))}
+        found = [known.get(row.tobytes(), -1) for row in np.asarray(x, self.inputs.dtype)]
+        if -1 in found:
+            raise InputError(
+                "x among the inputs that were kept",
+                f"{found.count(-1)} rows of {len(found)} that are not",
+                "Name all inputs in Run(keep=x), or keep weights.",
+            )
+        return np.asarray(found)
+
+
+def _no_weights() -> InputError:
+    return InputError("a posterior that kept weights", "one of Run(keep=x)", "Leave keep= out to keep weights.")

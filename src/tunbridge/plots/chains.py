@@ -1,0 +1,89 @@
+"""Chains side by side: their traces, their ranks, their energies."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tunbridge import diagnostics
+from tunbridge.core.errors import InputError
+from tunbridge.inference.chains import Chains
+from tunbridge.plots.curves import BLUE, CYCLE, GREY, ORANGE, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+def trace(chains: Chains, x: Any = None, *, axes: "Axes | None" = None) -> "Axes":
+    """What each chain predicts along its draws, at that input of x where the chains agree least.
+
+    None takes the inputs at which the posterior is judged.
+    """
+    axes = new_axes(axes)
+    values, title = _worst(chains, x)
+    for number, chain in enumerate(values):
+        axes.plot(chain, color=CYCLE[number % len(CYCLE)], lw=0.7, alpha=0.8, label=f"chain {number}")
+    axes.set(xlabel="draw", ylabel="prediction", title=title, xlim=(0, values.shape[1] - 1))
+    _legend(axes, len(values))
+    return axes
+
+
+def ranks(chains: Chains, x: Any = None, *, bins: int = 20, axes: "Axes | None" = None) -> "Axes":
+    """How the ranks of each chain's predictions among all are spread, at that input where the chains agree least.
+
+    Chains that agree have flat lines: the band holds a bin's share 95 times in 100 for independent draws.
+    """
+    from scipy import stats
+
+    axes = new_axes(axes)
+    values, title = _worst(chains, x)
+    num, draws = values.shape
+    rank = stats.rankdata(values).reshape(num, draws) - 0.5
+    edges = np.linspace(0, num * draws, bins + 1)
+    low, high = stats.binom.interval(0.95, draws, 1 / bins)
+    axes.axhspan(low * bins / draws, high * bins / draws, color=GREY, alpha=0.15, lw=0)
+    for number, chain in enumerate(rank):
+        counts = np.histogram(chain, edges)[0]
+        colour = CYCLE[number % len(CYCLE)]
+        axes.stairs(counts * bins / draws, edges / edges[-1], color=colour, lw=1.5, label=f"chain {number}")
+    axes.set(xlabel="rank among all draws", ylabel="share, relative to even", title=title, xlim=(0, 1))
+    axes.set_ylim(bottom=0)
+    _legend(axes, num)
+    return axes
+
+
+def energy(chains: Chains, *, axes: "Axes | None" = None) -> "Axes":
+    """The energies around their mean, and their changes from draw to draw: as wide as each other, or tails are slow."""
+    if "energy" not in chains.stats:
+        raise InputError("chains with energies", f"{', '.join(chains.stats) or 'none'}", "Sample with HMC or NUTS.")
+    axes = new_axes(axes)
+    values = np.asarray(chains.stats["energy"], np.float64)
+    level, change = (values - values.mean(axis=1, keepdims=True)).ravel(), np.diff(values, axis=1).ravel()
+    edges = np.histogram_bin_edges(np.concatenate([level, change]), bins=50)
+    for part, colour, label in ((level, BLUE, "energy - mean"), (change, ORANGE, "change from draw to draw")):
+        density = np.histogram(part, edges, density=True)[0]
+        axes.stairs(density, edges, color=colour, fill=True, alpha=0.25, lw=0)
+        axes.stairs(density, edges, color=colour, lw=1.5, label=label)
+    bfmi = ", ".join(f"{one:.2f}" for one in diagnostics.bfmi(values))
+    axes.set(xlabel="energy", ylabel="density", title=f"E-BFMI {bfmi}")
+    axes.set_ylim(bottom=0)
+    axes.legend(frameon=False, fontsize="small")
+    return axes
+
+
+def _worst(chains: Chains, x: Any) -> tuple[np.ndarray, str]:
+    """Predictions (chains, draws) where R-hat is largest, and what they are of."""
+    if not isinstance(chains, Chains):
+        raise InputError("tb.Chains", type(chains).__name__, "Pass what a sampler fitted, without its scaling.")
+    values = chains.functions(x)
+    rhat = diagnostics.rhat(values)
+    point, output = np.unravel_index(np.argmax(np.where(np.isnan(rhat), -1.0, rhat)), rhat.shape)
+    of = f", output {output}" if rhat.shape[1] > 1 else ""
+    return values[:, :, point, output], f"input {point}{of}: R-hat {rhat[point, output]:.3f}"
+
+
+def _legend(axes: "Axes", num: int) -> None:
+    legend = axes.legend(frameon=False, fontsize="small", ncols=min(num, 4), loc="upper right")
+    for line in legend.get_lines():
+        line.set(linewidth=2.0, alpha=1.0)
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high + 0.12 * (high - low))
