@@ -30,6 +30,7 @@ def test_epistemic_shrinks_as_one_over_root_n_and_aleatoric_stays(key):
     np.testing.assert_allclose(noise, 0.5, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_epistemic_part_of_a_sampled_network_falls_with_data_and_the_noise_stays(key):
     """Three tanh units by MCLMC on 10, 100 and 1,000 rows: rows of weight 0 are not there, one program serves all.
 
@@ -40,7 +41,7 @@ def test_the_epistemic_part_of_a_sampled_network_falls_with_data_and_the_noise_s
     x = jax.random.uniform(key_x, (1000,), minval=-2.0, maxval=2.0)
     y = jnp.sin(2 * x) + 0.3 * jax.random.normal(key_noise, (1000,))
     made = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(1.5), tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
-    method = tb.MCLMC(run=tb.Run(chains=2, warmup=1000, draws=200, thin=5))
+    method = tb.MCLMC(run=tb.Run(chains=2, warmup=800, draws=200, thin=3))
     posterior, parts = None, []
     for num in (10, 100, 1000):
         counted = tb.Data(x[:, None], y, weight=np.arange(1000) < num)
