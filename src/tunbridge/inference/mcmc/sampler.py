@@ -74,7 +74,11 @@ class Sampler(Iterative):
         return target.model.sample_params(key, batch.x)
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Refuse inputs to be kept at that the network cannot take, then all chains."""
+        """Refuse batches, and inputs to be kept at that the network cannot take; then all chains."""
+        if self.run.batch_size is not None or isinstance(data, Stream):
+            got = "a stream of batches" if isinstance(data, Stream) else f"batch_size={self.run.batch_size}"
+            expected = "all rows at every step, which this sampler needs to be exact"
+            raise InputError(expected, got, "Leave batch_size out, and pass tb.Data.")
         if self.run.keep is not None and isinstance(model, Model) and isinstance(data, Data):
             bound, rows = model.bind(data)
             weights = jax.eval_shape(bound.network.init, jax.random.key(0), rows.x)
