@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
+from densities import sampled
 from tunbridge import diagnostics
 from tunbridge.diagnostics import stein
 
@@ -39,6 +40,20 @@ def test_it_vanishes_for_draws_of_the_density_and_not_for_others():
     assert exact < 0.4 * few
     assert diagnostics.stein_discrepancy(x + 0.3, -(x + 0.3)) > 3 * exact
     assert diagnostics.stein_discrepancy(1.4 * x, -1.4 * x) > 3 * exact
+
+
+def _normal(w):
+    return -0.5 * jnp.sum(w**2)
+
+
+def test_it_sees_the_bias_of_a_sampler_that_rejects_nothing(key):
+    """N(0, 1) in two dimensions: ULA with a step of 1.5 draws variances of 1 / (1 - 1.5^2 / 4) = 2.3."""
+    found = {}
+    for method in (tb.MALA, tb.ULA):
+        run = tb.Run(chains=2, warmup=0, draws=1000, thin=5)
+        draws = sampled(method(step_size=1.5, run=run), _normal, 2, key)[0].reshape(-1, 2)
+        found[method] = diagnostics.stein_discrepancy(draws, -draws)
+    assert found[tb.ULA] > 2 * found[tb.MALA]
 
 
 def test_shapes_and_kernels_that_do_not_fit_are_refused():

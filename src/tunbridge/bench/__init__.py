@@ -3,6 +3,21 @@
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
 from tunbridge.bench.promises import PROMISES, Promise, deviation
+from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
 from tunbridge.bench.sbc import sbc
 
-__all__ = ["PROBLEMS", "PROMISES", "Comparison", "Problem", "Promise", "compare", "deviation", "sbc"]
+__all__ = [
+    "PROBLEMS",
+    "PROMISES",
+    "Comparison",
+    "Problem",
+    "Promise",
+    "Reference",
+    "ReferenceError",
+    "compare",
+    "deviation",
+    "fidelity",
+    "load_reference",
+    "make_reference",
+    "sbc",
+]

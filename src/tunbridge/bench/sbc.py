@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge import diagnostics
+from tunbridge.bench.temperature import refuse_tempered
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key, Params
@@ -18,11 +19,11 @@ from tunbridge.inference.base import Method
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Run
 from tunbridge.runtime.progress import Bar
 
 _INPUTS = 3
 """At how many rows of x, evenly spaced, functions are ranked unless inputs are given."""
+_LEAST = 20
 _DRAWS = 200
 """Draws of a posterior that has no chains."""
 
@@ -44,8 +45,9 @@ def sbc(
     Draw unknowns and data from the prior, :math:`\theta \sim p(\theta), y \sim p(y \mid x, \theta)`, and fit `method`
     to (x, y). If its draws are those of the posterior, :math:`\theta` is one more of them: the rank of any quantity
     :math:`q(\theta, y)` among its draws is uniform. Ranked are the network's outputs at `inputs`, unknown noise, the
-    log likelihood of the data and the log prior. Each quantity's draws are thinned to its effective sample size, ties
-    and places within a rank are drawn at random, so that ranks from 0 to 1 are exactly uniform for independent draws.
+    log likelihood of the data and the log prior. Each quantity's draws are thinned to its effective sample size (the
+    lesser of bulk and tail); ties and places within a rank are drawn at random, so that ranks from 0 to 1 are exactly
+    uniform for independent draws.
 
     Fits are of the same shapes, so that one compiled program serves them all.
 
@@ -72,7 +74,9 @@ def sbc(
     -------
     `Calibration`, whose `passes` is wrong about right draws at most once in a hundred keys.
     """
-    _check(method, simulations)
+    refuse_tempered(method)
+    if simulations < _LEAST:
+        raise InputError(f"at least {_LEAST} simulations", f"{simulations}", "Ranks of fewer say nothing: take 200.")
     x = jnp.asarray(check_x(x), float)
     where = x[np.linspace(0, len(x) - 1, min(len(x), _INPUTS)).round().astype(int)] if inputs is None else inputs
     model, _ = model.bind(Data(x, model.sample(key, x)[1]))
@@ -91,17 +95,6 @@ def sbc(
             bar.update(number + 1, {})
     ranks, used = ({name: np.array([one[name][i] for one in found]) for name in found[0]} for i in (0, 1))
     return Calibration(ranks, used)
-
-
-def _check(method: Method, simulations: int) -> None:
-    runs = jax.tree.leaves(method, is_leaf=lambda part: isinstance(part, Run))
-    for run in (part for part in runs if isinstance(part, Run)):
-        if run.temperature != 1.0:
-            raise InputError(
-                "a run at temperature 1", f"temperature {run.temperature}", "Other powers are no posterior to rank in."
-            )
-    if simulations < 20:
-        raise InputError("at least 20 simulations", f"{simulations}", "Ranks of fewer say nothing: take 200.")
 
 
 def _measure(model: Model, x: Array, inputs: Array) -> Measure:
@@ -131,8 +124,10 @@ def _draws(posterior: Posterior, key: Key) -> Params:
 def _rank(draws: Array, truth: Array, place: float) -> tuple[float, int]:
     """Where the truth lies among nearly independent draws, from 0 to 1, and how many these are."""
     values = np.asarray(draws, np.float64)
-    ess = diagnostics.ess_bulk(values) if np.ptp(values) > 0 else np.inf
-    num = int(np.clip(np.nan_to_num(ess, nan=1.0), 1, values.size))
+    ess = values.size
+    if np.ptp(values) > 0:  # draws that swing to and fro know the middle well and the tails badly
+        ess = np.nan_to_num(min(diagnostics.ess_bulk(values), diagnostics.ess_tail(values)), nan=1.0)
+    num = int(np.clip(ess, 1, values.size))
     thinned = values.ravel()[np.linspace(0, values.size - 1, num).round().astype(int)]
     below, ties = np.sum(thinned < float(truth[0, 0])), np.sum(thinned == float(truth[0, 0]))
     return float((below + place * (1 + ties)) / (1 + num)), num

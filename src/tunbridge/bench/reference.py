@@ -1,0 +1,251 @@
+"""Reference posteriors: what a network's functions are believed to be, with how that was found and checked."""
+
+import dataclasses
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tunbridge import diagnostics, metrics
+from tunbridge.bench.temperature import refuse_tempered
+from tunbridge.core import archive, tables
+from tunbridge.core.data import Data, check_x
+from tunbridge.core.errors import ConvergenceWarning, InputError, LoadError, TunbridgeError
+from tunbridge.core.provenance import describe, record
+from tunbridge.core.types import Key, Predictive
+from tunbridge.inference.base import Iterative, Method
+from tunbridge.inference.chains import Chains
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.summary import unknowns
+from tunbridge.model.likelihoods.base import OfClasses
+from tunbridge.model.model import Model
+from tunbridge.runtime.loop import Run
+
+RHAT, SHARE = 1.01, 0.99
+"""R-hat is below the first at this share of the inputs, or a run is no reference."""
+APART = 0.1
+"""In posterior standard deviations: how far the halves' means, and their standard deviations, may be apart there."""
+_LIMITS = {"R-hat": RHAT, "means apart": APART, "deviations apart": APART}
+FORMAT = 1
+_KIND = "tunbridge reference"
+FOLDER = Path(__file__).parent / "references"
+"""Where those lie that come with the package."""
+
+
+class ReferenceError(TunbridgeError):
+    """A run that is no reference: the checks that it failed, with their numbers."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """Draws of functions, how they were made, and the checks they passed.
+
+    Parameters
+    ----------
+    name
+        What it is called.
+    x
+        Inputs, (points, ...features).
+    predictions
+        Expected y, or probabilities of classes, of each draw at x: (draws, points, outputs or classes), float32.
+    noise
+        Unknown noise of the same draws, in its own units, (draws, unknowns).
+    classes
+        Whether y is a class.
+    provenance
+        The model and the method in words, the numbers of the key, versions, device, seconds.
+    checks
+        By name: R-hat at 99 % of the inputs, how far the means and standard deviations of two independent halves are
+        apart there, in posterior standard deviations, their sliced Wasserstein distance, the least bulk ESS.
+    """
+
+    name: str
+    x: np.ndarray
+    predictions: np.ndarray
+    noise: np.ndarray
+    classes: bool
+    provenance: dict[str, Any]
+    checks: dict[str, float]
+
+    @property
+    def probs(self) -> np.ndarray:
+        """Probabilities of classes, averaged over draws, (points, classes)."""
+        return self.predictions.mean(axis=0)
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Write one file of arrays and JSON, which `load_reference` gives back to the bit."""
+        facts = {"kind": _KIND, "format": FORMAT, "name": self.name, "classes": self.classes}
+        facts |= {"provenance": self.provenance, "checks": self.checks}
+        arrays = {"0": self.x, "1": self.predictions, "2": self.noise}
+        archive.write(Path(path), facts, arrays)
+
+    def __rich__(self):
+        """A table for rich."""
+        return tables.to_rich(self._rows, self._sentences)
+
+    def __str__(self) -> str:
+        return tables.to_text(self._rows, self._sentences)
+
+    def _repr_html_(self) -> str:
+        return tables.to_html(self._rows, f"reference {self.name}", self._sentences)
+
+    @property
+    def _rows(self) -> list[dict[str, Any]]:
+        return [
+            {"check": name, "value": value, "limit": _LIMITS.get(name, np.nan)} for name, value in self.checks.items()
+        ]
+
+    @property
+    def _sentences(self) -> tuple[str, ...]:
+        draws, points = self.predictions.shape[:2]
+        made = (
+            f"{draws} draws at {points} inputs, by {self.provenance['method']} in {self.provenance['seconds']:.0f} s."
+        )
+        return made, f"{self.provenance['device']}, {', '.join(self.provenance['versions'])}."
+
+
+def load_reference(path: str | os.PathLike) -> Reference:
+    """A reference from a file, or by name one that comes with the package: "curve".
+
+    Examples
+    --------
+    >>> reference = load_reference("curve")
+    >>> reference.predictions.shape[1:], reference.checks["R-hat"] < 1.01
+    ((50, 1), True)
+    """
+    shipped = FOLDER / f"{path}.npz"
+    place = shipped if shipped.exists() else Path(path)
+    if not place.is_file():
+        known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.npz")))
+        raise InputError(f"a file, or one of {known}", f"{path}", "Check the name.")
+    facts, arrays = archive.read(place)
+    if not isinstance(facts, dict) or facts.get("kind") != _KIND or set(arrays) != {"0", "1", "2"}:
+        raise LoadError(f"{path} cannot be loaded: it is no reference.")
+    if facts["format"] > FORMAT:
+        raise LoadError(f"{path} cannot be loaded: it was written by a newer Tunbridge.")
+    rest = (bool(facts["classes"]), facts["provenance"], facts["checks"])
+    return Reference(facts["name"], arrays["0"], arrays["1"], arrays["2"], *rest)
+
+
+def make_reference(
+    model: Model, data: Data, inputs: Any, method: Method, key: Key, *, name: str = "", draws: int = 400
+) -> Reference:
+    """Two independent runs of a sampler, which are a reference if they agree, and `ReferenceError` if not.
+
+    They agree if R-hat over the chains of both is below 1.01 at 99 % of the inputs, and there the means of the two runs
+    differ by at most 0.1 posterior standard deviations, and so do their standard deviations.
+
+    Parameters
+    ----------
+    model, data
+        The problem.
+    inputs
+        Where functions are recorded and judged, (points, ...features).
+    method
+        A sampler, at temperature 1. It runs twice, the second time with another key.
+    key
+        Decides everything random.
+    name
+        What to call it.
+    draws
+        How many of the draws, evenly spaced among all, are kept.
+    """
+    refuse_tempered(method)
+    if not isinstance(method, Iterative) or not isinstance(method.duration, Run) or method.duration.chains < 2:
+        raise InputError("a sampler of several chains", describe(method), "Use tb.NUTS() or the like.")
+    x = check_x(inputs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        chains = [_chains(method.fit(model, data, key=one, progress=False)) for one in jax.random.split(key)]
+    functions = [half.functions(x) for half in chains]
+    checks = _checks(functions, key)
+    failed = [f"{name} {value:.4g}, limit {_LIMITS[name]}" for name, value in checks.items() if not _holds(name, value)]
+    if failed:
+        raise ReferenceError(f"This run is no reference: {'; '.join(failed)}. Run longer chains.")
+    seconds = sum(half.provenance.seconds for half in chains if half.provenance)
+    made = record(method, chains[0].model, seconds)
+    provenance: dict[str, Any] = {"model": describe(chains[0].model), "method": made.method, "seconds": seconds}
+    provenance |= {"key": np.asarray(jax.random.key_data(key)).tolist(), "rows": data.num}
+    provenance |= {"versions": list(made.versions), "device": made.device}
+    predictions = np.concatenate([values.reshape(-1, *values.shape[2:]) for values in functions])
+    chosen = np.linspace(0, len(predictions) - 1, min(draws, len(predictions))).round().astype(int)
+    noise = np.concatenate([_noise(half) for half in chains])[chosen].astype(np.float32)
+    classes = isinstance(model.likelihood, OfClasses)
+    return Reference(name, x, predictions[chosen].astype(np.float32), noise, classes, provenance, checks)
+
+
+def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[str, float]:
+    """How near a posterior, or a predictive at the reference's inputs, is to the reference.
+
+    Of numbers: ``sliced_wasserstein`` of functions, in units of y; ``mean_error``, the root mean square over inputs of
+    the difference of means, and ``sd_ratio``, the geometric mean of the ratio of standard deviations of functions, the
+    former in standard deviations of the reference. Of classes: ``agreement`` and ``total_variation`` of probabilities,
+    and ``sliced_wasserstein`` of functions. ``between_halves`` is the latter's value between the two runs that
+    the reference is kept from: of distances below it nothing can be told.
+    """
+    predictive = posterior.predict(reference.x) if isinstance(posterior, Posterior) else posterior
+    functions = np.asarray(predictive.functions, np.float64)
+    if functions.shape[1:] != reference.predictions.shape[1:]:
+        raise InputError(
+            f"functions of shape {reference.predictions.shape[1:]}", f"{functions.shape[1:]}", "Predict at reference.x."
+        )
+    key = jax.random.key(0)
+    found = {"sliced_wasserstein": metrics.sliced_wasserstein(functions, reference.predictions, key)}
+    middle = len(reference.predictions) // 2
+    runs = reference.predictions[:middle], reference.predictions[middle:]
+    found["between_halves"] = metrics.sliced_wasserstein(runs[0], runs[1], key)
+    if reference.classes:
+        truth: Any = reference
+        found["agreement"] = metrics.agreement(predictive, truth)
+        found["total_variation"] = metrics.total_variation(predictive, truth)
+        return found
+    sd = reference.predictions.std(axis=0, dtype=np.float64)
+    off = (functions.mean(axis=0) - reference.predictions.mean(axis=0, dtype=np.float64)) / sd
+    found["mean_error"] = float(np.sqrt(np.mean(off**2)))
+    found["sd_ratio"] = float(np.exp(np.mean(np.log(np.maximum(functions.std(axis=0), 1e-12) / sd))))
+    return found
+
+
+def _checks(halves: list[np.ndarray], key: Key) -> dict[str, float]:
+    """Of functions (chains, draws, points, outputs) of two runs."""
+    both = np.concatenate(halves)
+    flat = [values.reshape(-1, *values.shape[2:]).astype(np.float64) for values in halves]
+    sd = np.concatenate(flat).std(axis=0)
+    sd = np.where(sd > 0, sd, 1.0)
+    means, deviations = (np.abs(np.subtract(*(f(values) for values in flat))) / sd for f in (_mean, _deviation))
+    return {
+        "R-hat": float(np.nanquantile(diagnostics.rhat(both), SHARE)),
+        "means apart": float(np.quantile(means, SHARE)),
+        "deviations apart": float(np.quantile(deviations, SHARE)),
+        "between halves": metrics.sliced_wasserstein(flat[0], flat[1], jax.random.fold_in(key, 1)),
+        "least ESS": float(np.nanmin(diagnostics.ess_bulk(both))),
+    }
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    return values.mean(axis=0)
+
+
+def _deviation(values: np.ndarray) -> np.ndarray:
+    return values.std(axis=0)
+
+
+def _holds(name: str, value: float) -> bool:
+    return name not in _LIMITS or value < _LIMITS[name]
+
+
+def _chains(posterior: Posterior) -> Chains:
+    if not isinstance(posterior, Chains):
+        raise InputError("a sampler that leaves chains", type(posterior).__name__, "Use tb.NUTS() or the like.")
+    return posterior
+
+
+def _noise(chains: Chains) -> np.ndarray:
+    """Unknown noise of all draws in its own units, (draws, unknowns)."""
+    flat = chains.components(chains.key, None)
+    found = [one for one in unknowns(chains.model, flat, ()) if one.path.startswith("noise/")]
+    num = int(np.prod(chains.shape))
+    return np.concatenate([np.zeros((num, 0)), *(one.draws.reshape(num, -1) for one in found)], axis=1)

@@ -1,0 +1,14 @@
+"""Only temperature 1 is Bayes: calibration and references refuse any other."""
+
+import jax
+
+from tunbridge.core.errors import InputError
+from tunbridge.inference.base import Method
+from tunbridge.runtime.loop import Run
+
+
+def refuse_tempered(method: Method) -> None:
+    """InputError if a method, or a part of it, runs at another temperature than 1."""
+    for part in jax.tree.leaves(method, is_leaf=lambda part: isinstance(part, Run)):
+        if isinstance(part, Run) and part.temperature != 1.0:
+            raise InputError("a run at temperature 1", f"temperature {part.temperature}", "Leave temperature= out.")

@@ -1,0 +1,116 @@
+"""A reference is what its checks say it is, and tells near methods from far ones."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+import tunbridge as tb
+from tunbridge.bench import ReferenceError, fidelity, load_reference, make_reference
+from tunbridge.bench.recipes import RECIPES
+from tunbridge.core import archive
+
+INPUTS = np.linspace(-2.0, 2.0, 5)[:, None]
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return load_reference("curve")
+
+
+@pytest.fixture(scope="module")
+def line():
+    """A straight line through four points, by NUTS: the same shapes throughout."""
+    model = tb.Model(tb.networks.MLP((), outputs=1), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
+    return model, tb.Data([[-1.0], [0.0], [0.5], [1.0]], [0.3, 0.1, 0.4, 0.9])
+
+
+def straight(likelihood, outputs, key):
+    """One line, drawn from the prior."""
+    model = tb.Model(tb.networks.MLP((), outputs=outputs), tb.priors.Normal(1.0), likelihood)
+    bound, rows = model.bind(tb.Data(INPUTS, [0, 0, 0, 1, 1]))
+    return tb.Point(bound, key, bound.sample_params(key, rows.x))
+
+
+def nuts(draws):
+    return tb.NUTS(run=tb.Run(chains=2, warmup=300, draws=draws))
+
+
+def test_the_shipped_reference_has_passed_its_checks(shipped):
+    assert shipped.checks["R-hat"] < 1.01
+    assert shipped.checks["means apart"] < 0.1
+    assert shipped.checks["deviations apart"] < 0.1
+    assert shipped.predictions.shape == (400, 50, 1)
+    assert shipped.predictions.dtype == np.float32
+    assert shipped.noise.shape == (400, 1)
+    assert 0.03 < shipped.noise.mean() < 0.3  # the data has noise 0.1
+    np.testing.assert_array_equal(shipped.x, RECIPES["curve"]().inputs)
+    assert shipped.provenance["rows"] == RECIPES["curve"]().data.num
+    assert tuple(shipped.provenance["key"]) == tuple(np.asarray(jax.random.key_data(RECIPES["curve"]().key)))
+    assert "R-hat" in str(shipped)
+    assert "<caption>reference curve</caption>" in shipped._repr_html_()
+
+
+def test_a_point_is_far_from_the_reference_and_half_of_it_near(shipped, key):
+    recipe = RECIPES["curve"]()
+    point = fidelity(tb.MAP(train=tb.Train(300)).fit(recipe.model, recipe.data, key=key, progress=False), shipped)
+    assert point["sliced_wasserstein"] > 3 * point["between_halves"]
+    assert point["sd_ratio"] < 0.01
+    half = dataclasses.replace(shipped, predictions=shipped.predictions[::2])
+    same = tb.metrics.sliced_wasserstein(half.predictions, shipped.predictions, key)
+    assert same < point["between_halves"]
+
+
+@pytest.mark.slow
+def test_another_sampler_finds_the_same_functions(shipped, key):
+    recipe = RECIPES["curve"]()
+    near = fidelity(tb.MCLMC().fit(recipe.model, recipe.data, key=key, progress=False), shipped)
+    assert near["sliced_wasserstein"] < 1.5 * near["between_halves"]
+    assert near["mean_error"] < 0.15
+    assert near["sd_ratio"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_runs_that_agree_are_a_reference_and_come_back_to_the_bit(line, key, tmp_path):
+    made = make_reference(*line, INPUTS, nuts(1500), key, name="line", draws=50)
+    made.save(tmp_path / "line.npz")
+    found = load_reference(tmp_path / "line.npz")
+    assert (found.name, found.checks, found.provenance) == ("line", made.checks, made.provenance)
+    for name in ("x", "predictions", "noise"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(made, name))
+    assert found.predictions.shape == (50, 5, 1)
+    assert found.noise.shape == (50, 0)
+
+
+def test_runs_that_do_not_agree_are_refused_with_their_numbers(line, key):
+    with pytest.raises(ReferenceError, match=r"no reference: .*apart 0\.\d+, limit 0\.1.*Run longer chains"):
+        make_reference(*line, INPUTS, nuts(20), key)
+
+
+def test_what_cannot_be_checked_is_refused(line, key):
+    with pytest.raises(tb.InputError, match="a sampler of several chains"):
+        make_reference(*line, INPUTS, tb.MAP(), key)
+    with pytest.raises(tb.InputError, match="temperature 1"):
+        make_reference(*line, INPUTS, tb.HMC(run=tb.Run(temperature=2.0)), key)
+
+
+def test_other_files_and_other_inputs_are_refused(shipped, tmp_path, key):
+    with pytest.raises(tb.InputError, match="one of curve"):
+        load_reference("nothing")
+    archive.write(tmp_path / "other.npz", {"kind": "another"}, {})
+    with pytest.raises(tb.LoadError, match="no reference"):
+        load_reference(tmp_path / "other.npz")
+    with pytest.raises(tb.InputError, match="functions of shape"):
+        fidelity(straight(tb.likelihoods.Gaussian(0.5), 1, key).predict(INPUTS), shipped)
+
+
+def test_classes_are_compared_by_their_probabilities(key):
+    posterior = straight(tb.likelihoods.Categorical(2), 2, key)
+    functions = np.repeat(np.asarray(posterior.predict(INPUTS).functions), 4, axis=0)
+    reference = tb.bench.Reference("line", INPUTS, functions, np.zeros((4, 0)), True, {}, {})
+    assert fidelity(posterior, reference) == {
+        "sliced_wasserstein": pytest.approx(0.0, abs=1e-6),
+        "between_halves": 0.0,
+        "agreement": 1.0,
+        "total_variation": pytest.approx(0.0, abs=1e-6),
+    }
