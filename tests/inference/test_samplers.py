@@ -178,8 +178,8 @@ def test_a_kill_between_the_saves_of_a_meeting_changes_nothing(tmp_path, monkeyp
     whole = method.fit(MODEL, DATA, key=jax.random.key(0), progress=False)
     meet = members.Lane.meet
 
-    def dies(self, groups):
-        meet(self, groups)
+    def dies(self, heard, chains):
+        meet(self, heard, chains)
         self.save()
         if self.met == 3:
             monkeypatch.setattr(members.Lane, "save", lambda self: None)  # nothing is saved on the way out
@@ -217,3 +217,14 @@ def test_chains_are_spread_over_several_devices_with_equal_draws():
             [sys.executable, "-c", script], cwd=folder, env={**os.environ, **flags}, capture_output=True, text=True
         )
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_chains_in_one_program_draw_what_chains_in_threads_draw(monkeypatch):
+    """Two posteriors of two chains, vmapped in one lane: each pair meets by itself."""
+    method = tb.Ensemble(tb.HMC(run=tb.Run(chains=2, warmup=6, draws=3)), 2)
+    one = method.fit(MODEL, DATA, key=jax.random.key(4), progress=False)
+    monkeypatch.setattr("tunbridge.runtime.loop.spread", lambda num: [(list(range(num)), None)])
+    two = method.fit(MODEL, DATA, key=jax.random.key(4), progress=False)
+    pairs = ([member.params for member in posterior.members] for posterior in (one, two))
+    for a, b in zip(*map(jax.tree.leaves, pairs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=5e-3, atol=5e-3)

@@ -133,8 +133,8 @@ begin, chunk, meet = jax.jit(_begin), jax.jit(partial(_chunk, 1)), jax.jit(_meet
 
 @jax.jit
 def meet_all(method: Any, carry: Carry, reports: PyTree) -> Carry:
-    """`meet` for many members at once, each with the reports of its own group."""
-    return jax.vmap(partial(_meet, method))(carry, reports)
+    """`meet` for many members at once, which all hear the same reports."""
+    return jax.vmap(partial(_meet, method), in_axes=(0, None))(carry, reports)
 
 
 @jax.jit

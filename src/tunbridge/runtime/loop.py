@@ -219,7 +219,7 @@ def _meet(lanes: list[Lane], chains: int) -> list[Lane]:
         reports = [report for lane in lanes for report in lane.reports(meeting)]
         heard = [jax.tree.map(lambda *leaves: np.stack(leaves), *group) for group in _batched(reports, chains)]
         for lane in waiting:
-            lane.meet([heard[member // chains] for member in lane.members])
+            lane.meet(heard, chains)
         late = waiting
 
 

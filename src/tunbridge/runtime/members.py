@@ -15,6 +15,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tunbridge.core.data import Data, Stream
@@ -184,13 +185,17 @@ class Lane:
         report = jax.tree.map(np.asarray, report)
         return [report] if len(self.members) == 1 else [_member(report, i) for i in range(len(self.members))]
 
-    def meet(self, groups: list[PyTree]) -> None:
-        """Go on from a meeting; `groups` are the reports that each member heard, with a leading axis."""
+    def meet(self, heard: list[PyTree], chains: int) -> None:
+        """Go on from a meeting at which each group of `chains` members heard its own reports (a leading axis)."""
+        groups = np.asarray(self.members) // chains
         if len(self.members) == 1:
-            self.carry = program.meet(self.method, self.carry, groups[0])
+            self.carry = program.meet(self.method, self.carry, heard[groups[0]])
         else:
-            heard = jax.tree.map(lambda *leaves: np.stack(leaves), *groups)
-            self.carry = program.meet_all(self.method, self.carry, heard)
+            parts = [
+                program.meet_all(self.method, _member(self.carry, np.flatnonzero(groups == group)), heard[group])
+                for group in np.unique(groups)
+            ]
+            self.carry = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
         self.met += 1
 
     @property
@@ -255,7 +260,7 @@ def _put(tree: PyTree, device: Any) -> PyTree:
     return eqx.combine(jax.device_put(arrays, device), rest)
 
 
-def _member(tree: PyTree, i: int) -> PyTree:
+def _member(tree: PyTree, i: Any) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
