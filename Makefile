@@ -31,6 +31,8 @@ bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of the d
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/ensemble_size.py
 	$(BIN)/python benchmarks/dropout_study.py
+	$(BIN)/python benchmarks/mcmc.py rates
+	$(BIN)/python benchmarks/mcmc.py memory
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Tunbridge needs Python 3.11 or newer, this is " + sys.version.split()[0] + "; name another with make PYTHON=python3.12") if sys.version_info < (3, 11) else 0'

@@ -102,7 +102,7 @@ def test_predictions_have_the_shapes_of_semantics(name, likelihood, key):
         assert predictive.sample(key, 3).shape == (3, 7)
 
 
-@pytest.mark.parametrize(("name", "prior"), _cases(PRIORS, {"rest": ("unknown",)}))
+@pytest.mark.parametrize(("name", "prior"), _cases(PRIORS, {"rest": ("unknown",), "swag": ()}))
 def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     """Point methods: noise from held-out residuals and said so; prior scales held at the median and said so.
 

@@ -69,6 +69,7 @@ def test_it_starts_from_the_weights_that_it_has(key):
         np.testing.assert_allclose(posterior.predict(data.x).mean, jax.vmap(module)(data.x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_noise_is_not_measured_on_rows_that_the_weights_have_seen(key):
     """A module that interpolates 40 rows of noise 0.5, in units of 1,000: the noise found is of that size."""
     rng = np.random.default_rng(0)

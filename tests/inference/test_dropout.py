@@ -219,6 +219,7 @@ def test_a_dropped_class_predictor_is_less_sure_than_map(key):
     assert float(dropped.epistemic.mean()) > 0.01
 
 
+@pytest.mark.slow
 def test_noise_measured_under_dropout_is_that_of_the_data(key):
     made = model((30,), tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
     data = table(200, noise=0.3)

@@ -274,7 +274,8 @@ def test_rows_without_weight_do_not_decide_the_noise():
         assert float(posterior.model.likelihood.sigma(posterior.params.noise)) > 1e-3
 
 
-@pytest.mark.parametrize("step_size", [0.03, pytest.param(0.003, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step_size", [0.03, 0.003])
 def test_noise_does_not_depend_on_the_step_size(step_size):
     """On the curve, true noise 0.1: every member of six between 0.05 and 0.25."""
     made = model(

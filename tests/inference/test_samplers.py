@@ -97,8 +97,9 @@ def test_only_predictions_may_be_kept():
         tb.HMC(run=tb.Run(keep=np.zeros((2, 5)))).fit(MODEL, DATA, key=jax.random.key(1))
 
 
-def test_predictions_that_were_kept_are_saved_and_loaded(tmp_path):
-    run = tb.Run(chains=2, warmup=20, draws=10, keep=np.linspace(-1, 1, 9).reshape(3, 3))
+@pytest.mark.parametrize("keep", [None, np.linspace(-1, 1, 9).reshape(3, 3)])
+def test_what_was_kept_is_saved_and_loaded_to_the_bit(keep, tmp_path):
+    run = tb.Run(chains=2, warmup=20, draws=10, keep=keep)
     posterior = tb.HMC(run=run).fit(MODEL, DATA, key=jax.random.key(1), progress=False)
     posterior.save(tmp_path)
     assert equal(tb.load(tmp_path), posterior)
@@ -119,6 +120,7 @@ def test_chains_start_from_members_of_an_ensemble_with_noise_from_its_prior():
     assert len(np.unique(starts.noise[0])) == 4
 
 
+@pytest.mark.slow
 def test_a_posterior_of_chains_is_taken_up_where_it_ended():
     first = tb.HMC(run=RUN).fit(MODEL, DATA, key=jax.random.key(2), progress=False)
     still = tb.HMC(step_size=1e-7, steps=1, run=tb.Run(chains=2, warmup=0, draws=1))
