@@ -1,9 +1,5 @@
 """The same problem for numpyro and blackjax, called as their documentation says."""
 
-import os
-
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
-
 import blackjax
 import jax
 import jax.numpy as jnp
