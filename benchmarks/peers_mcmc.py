@@ -7,7 +7,7 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 from jax.flatten_util import ravel_pytree
-from numpyro.infer import HMC, MCMC, NUTS
+from numpyro.infer import HMC, NUTS
 
 
 def numpyro_model(scales):
@@ -26,21 +26,6 @@ def numpyro_model(scales):
             numpyro.sample("y", dist.Normal(mean, noise), obs=y)
 
     return model
-
-
-def numpyro_run(kernel, x, y, num_warmup, num_samples, num_chains, method, key, init=None):
-    """An MCMC object that has run; `init` are unconstrained starts with a leading axis of chains."""
-    mcmc = MCMC(
-        kernel,
-        num_warmup=num_warmup,
-        num_samples=num_samples,
-        num_chains=num_chains,
-        chain_method=method,
-        progress_bar=False,
-    )
-    mcmc.run(key, jnp.asarray(x), jnp.asarray(y), init_params=init)
-    jax.block_until_ready(mcmc.get_samples(group_by_chain=True))
-    return mcmc
 
 
 def blackjax_chains(log_density, starts, warmup, draws, keys):

@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 import textwrap
-import warnings
 
 import jax
 import jax.numpy as jnp
@@ -213,11 +212,10 @@ def test_chains_are_spread_over_several_devices_with_equal_draws():
             np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-3)
     """)
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "PYTHONPATH": os.pathsep.join(sys.path)}
-    with warnings.catch_warnings():
-        folder = os.path.dirname(__file__)
-        done = subprocess.run(
-            [sys.executable, "-c", script], cwd=folder, env={**os.environ, **flags}, capture_output=True, text=True
-        )
+    folder = os.path.dirname(__file__)
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, env={**os.environ, **flags}, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr[-2000:]
 
 

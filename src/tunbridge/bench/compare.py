@@ -37,8 +37,11 @@ CLASSES = {
 
 
 @dataclasses.dataclass(frozen=True)
-class Comparison:
+class Comparison(tables.Table):
     """What `compare` found: rows of figures, and each method's posterior and predictive at the test inputs."""
+
+    caption = "comparison"
+    sentences = ()
 
     rows: list[dict[str, Any]]
     posteriors: dict[str, Standardised]
@@ -55,16 +58,6 @@ class Comparison:
     def predict(self, name: str, x: Any) -> Predictive:
         """The predictive of one method at other inputs, in the units of the data."""
         return self.posteriors[name].predict(x)
-
-    def __rich__(self):
-        """A table for rich."""
-        return tables.to_rich(self.rows)
-
-    def __str__(self) -> str:
-        return tables.to_text(self.rows)
-
-    def _repr_html_(self) -> str:
-        return tables.to_html(self.rows, "comparison")
 
 
 def compare(

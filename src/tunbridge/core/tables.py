@@ -3,9 +3,28 @@
 import html
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 Row = Mapping[str, Any]
+
+
+class Table:
+    """What has `rows` of figures and `sentences` about them, and shows as a table wherever it is printed."""
+
+    caption: ClassVar[str]
+    """What a notebook writes above it."""
+    rows: Any
+    sentences: Any
+
+    def __rich__(self):
+        """A table for rich."""
+        return to_rich(self.rows, self.sentences)
+
+    def __str__(self) -> str:
+        return to_text(self.rows, self.sentences)
+
+    def _repr_html_(self) -> str:
+        return to_html(self.rows, self.caption, self.sentences)
 
 
 def to_rich(rows: Sequence[Row], sentences: Sequence[str] = ()) -> Any:

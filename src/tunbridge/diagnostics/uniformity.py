@@ -82,7 +82,7 @@ def _null(num: int) -> np.ndarray:
 
 
 @dataclasses.dataclass(frozen=True)
-class Calibration:
+class Calibration(tables.Table):
     """Where the truth ranks among draws, over many data sets made from the prior: evenly, if the draws are right.
 
     Parameters
@@ -94,6 +94,8 @@ class Calibration:
     level
         The joint false-alarm rate: a quantity is doubtful if its p-value is below `level` over how many there are.
     """
+
+    caption = "simulation-based calibration"
 
     ranks: dict[str, np.ndarray]
     draws: dict[str, np.ndarray]
@@ -145,13 +147,3 @@ class Calibration:
         if self._least < LEAST:
             return rate, f"There are {self._least:.0f} independent draws a simulation, too few to tell. Draw more."
         return rate, "Ranks are even."
-
-    def __rich__(self):
-        """A table for rich."""
-        return tables.to_rich(self.rows, self.sentences)
-
-    def __str__(self) -> str:
-        return tables.to_text(self.rows, self.sentences)
-
-    def _repr_html_(self) -> str:
-        return tables.to_html(self.rows, "simulation-based calibration", self.sentences)

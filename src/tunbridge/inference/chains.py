@@ -6,10 +6,9 @@ import jax
 import numpy as np
 from jax import Array
 
-from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
 from tunbridge.inference import mixing
-from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.posteriors import Draws, Posterior
 from tunbridge.inference.summary import Summary
 
 _MOST_INPUTS = 64
@@ -42,8 +41,7 @@ class Chains(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """`num` draws at random, with replacement."""
-        chosen = jax.random.randint(key, (num,), 0, int(np.prod(self.shape)))
-        return jax.tree.map(lambda leaf: leaf[chosen], self._flat())
+        return self._draws().sample(key, num)
 
     def starts(self, key: Key, num: int) -> Params:
         """The last draw of each chain in turn, noise included."""
@@ -52,13 +50,7 @@ class Chains(Posterior):
 
     def components(self, key: Key, num: int | None) -> Params:
         """All draws, chain after chain, or `num` evenly spaced."""
-        total = int(np.prod(self.shape))
-        if num is None:
-            return self._flat()
-        if not 1 <= num <= total:
-            raise InputError(f"num from 1 to the {total} draws kept", f"{num}", "Ask for fewer, or sample more.")
-        chosen = np.linspace(0, total - 1, num).round().astype(int)
-        return jax.tree.map(lambda leaf: leaf[chosen], self._flat())
+        return self._draws().components(key, num)
 
     def functions(self, x: Any = None) -> np.ndarray:
         """What each network expects at x, (chains, draws, points, outputs or classes); None takes up to 64 inputs."""
@@ -95,5 +87,6 @@ class Chains(Posterior):
     def _by_chain(self) -> tuple[Params, dict[str, Array]]:
         return self.params, self.stats
 
-    def _flat(self) -> Params:
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.params)
+    def _draws(self) -> Draws:
+        """The same without their chains."""
+        return Draws(self.model, self.key, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.params))

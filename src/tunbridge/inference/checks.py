@@ -27,8 +27,10 @@ Statistics = dict[str, Callable[[np.ndarray], np.ndarray]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Check:
+class Check(tables.Table):
     """What `Posterior.check` found."""
+
+    caption = "check"
 
     rows: list[dict[str, Any]]
     """A statistic each: observed, its mean and standard deviation over replicates, and the share of larger ones."""
@@ -42,16 +44,6 @@ class Check:
     """Leave-one-out estimates; None where there are too few networks."""
     pit: np.ndarray | None
     """P(Y <= y) of each point under the posterior of all others, (points, outputs): uniform where it is right."""
-
-    def __rich__(self):
-        """A table for rich."""
-        return tables.to_rich(self.rows, self.sentences)
-
-    def __str__(self) -> str:
-        return tables.to_text(self.rows, self.sentences)
-
-    def _repr_html_(self) -> str:
-        return tables.to_html(self.rows, "check", self.sentences)
 
 
 def check(posterior: Any, data: Data, key: Key) -> Check:

@@ -14,21 +14,13 @@ from tunbridge.model import transforms
 
 
 @dataclasses.dataclass(frozen=True)
-class Summary:
+class Summary(tables.Table):
     """What `Posterior.summary` found: a row for each array of unknowns, and what else is to be said."""
+
+    caption = "summary"
 
     rows: list[dict[str, Any]]
     sentences: tuple[str, ...] = ()
-
-    def __rich__(self):
-        """A table for rich."""
-        return tables.to_rich(self.rows, self.sentences)
-
-    def __str__(self) -> str:
-        return tables.to_text(self.rows, self.sentences)
-
-    def _repr_html_(self) -> str:
-        return tables.to_html(self.rows, "summary", self.sentences)
 
 
 class Unknown(NamedTuple):
