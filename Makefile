@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 
 .PHONY: demo test test-all lint docs bench clean
 
-demo: $(VENV)/.core            ## compare methods of each family on a real table: demo/report.html
+demo: $(VENV)/.core            ## compare methods on a real table: demo/report.html
 	mkdir -p demo
 	$(BIN)/tunbridge data diabetes --out demo/diabetes.csv
 	$(BIN)/tunbridge compare demo/diabetes.csv --target progression --seconds 30 --out demo --overwrite

@@ -82,7 +82,7 @@ def compare(
         The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays, whose digits are
         kept until they are standardised.
     methods
-        Names of `METHODS`, methods, or a mapping of names to methods; None takes one or more of every family.
+        Names of `METHODS`, methods, or a mapping of names to methods; None takes those that are not samplers.
     key
         None is ``jax.random.key(0)``: the same table each time.
     max_seconds

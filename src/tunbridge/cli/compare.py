@@ -11,7 +11,7 @@ from tunbridge.cli import options
 def compare(
     data: options.DataFile,
     target: options.Target,
-    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else some of each family.")] = "",
+    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else all but the samplers.")] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
     task: options.TaskOption = None,
     ignore: options.Ignore = [],  # noqa: B006
