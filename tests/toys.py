@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import tunbridge as tb
 from tunbridge.core.errors import Result
@@ -106,3 +107,8 @@ def _numbers(leaf):
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)
+
+
+def quick(names, chosen):
+    """Parameters of a test: all names, those that are not chosen for the slow tests only."""
+    return [pytest.param(name, marks=() if name in chosen else pytest.mark.slow) for name in names]

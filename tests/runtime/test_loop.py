@@ -5,6 +5,7 @@ import pytest
 
 import tunbridge as tb
 from toys import Walk, equal, model, table
+from tunbridge.core import memory
 from tunbridge.core.errors import Result
 from tunbridge.runtime import chunk, loop, members
 
@@ -207,7 +208,7 @@ def test_memory_does_not_grow_with_steps_that_are_not_kept(key):
 
 
 def test_what_does_not_fit_in_memory_is_refused_with_the_bytes(key, monkeypatch):
-    monkeypatch.setattr(members, "memory_available", lambda: 10_000)
+    monkeypatch.setattr(memory, "available", lambda: 10_000)
     with pytest.raises(tb.InputError, match="100 members that need"):
         tb.Ensemble(tb.MAP(), 100).fit(model(), table(), key=key)
 

@@ -49,8 +49,18 @@ class Network(Protocol):
 class Prior(Protocol):
     """A density over weights in raw coordinates, given its own unknown scales."""
 
-    def check(self, weights: PyTree, layout: PyTree) -> None:
-        """Raise InputError if these weights cannot have this prior."""
+    @property
+    def proper(self) -> bool:
+        """Whether it integrates to one."""
+        ...
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether raw coordinates are normal around 0, and independent of the scales."""
+        ...
+
+    def bind(self, weights: PyTree, layout: PyTree) -> "Prior":
+        """The prior of these very weights (or of their shapes); InputError if they cannot have it."""
         ...
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
@@ -73,8 +83,20 @@ class Prior(Protocol):
         """A draw of (raw, scales); scales is () if there are none."""
         ...
 
-    def median_scales(self) -> PyTree:
+    def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
         """Where point methods hold the scales."""
+        ...
+
+    def values(self, scales: PyTree) -> PyTree:
+        """The scales in their own units, by name where they have names."""
+        ...
+
+    def marginal(self) -> "Prior":
+        """The same with scales integrated out where that has a closed form."""
+        ...
+
+    def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree | None:
+        """How fast -log p rises from its corner at 0, for each raw coordinate; None if there is no corner."""
         ...
 
 

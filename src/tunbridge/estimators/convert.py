@@ -82,8 +82,9 @@ def _start(method: Method, model: Model, weights: Any, data: Data) -> Params:
     For dropout they are what is left on average of the weights before it.
     """
     bound, _ = model.bind(data)
-    scales = bound.prior.median_scales()
-    params = Params(bound.prior.raw(weights, scales, bound.network.layout(weights)), scales)
+    layout = bound.network.layout(weights)
+    scales = bound.prior.median_scales(weights, layout)
+    params = Params(bound.prior.raw(weights, scales, layout), scales)
     if not isinstance(method, MCDropout):
         return params
     rates = masks.place(bound, weights, method.rate, method.input_rate)

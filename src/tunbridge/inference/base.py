@@ -19,6 +19,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
+from tunbridge.model.priors.improper import improper
 from tunbridge.runtime.loop import Event, Options, Run, Trace, Train, run
 
 logger = logging.getLogger(__name__)
@@ -121,9 +122,15 @@ class Iterative(Method):
         """Where to start: the network's own initial weights, scales at their medians, noise from its prior."""
         model = target.model
         key_weights, key_noise = jax.random.split(key)
-        weights, scales = model.network.init(key_weights, batch.x), model.prior.median_scales()
-        raw = model.prior.raw(weights, scales, model.network.layout(weights))
+        weights = model.network.init(key_weights, batch.x)
+        layout = model.network.layout(weights)
+        scales = model.prior.median_scales(weights, layout)
+        raw = model.prior.raw(weights, scales, layout)
         return Params(raw, scales, model.likelihood.sample_noise(key_noise))
+
+    def believed(self, model: Model) -> Model:
+        """The model as this method takes it: as it is."""
+        return model
 
     def batch_size(self, num: int) -> int | None:
         """How many of `num` rows a step sees; None is all of them."""
@@ -136,6 +143,7 @@ class Iterative(Method):
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """All members of all posteriors, driven in one loop."""
         _check_door(model, data, key)
+        model = self.believed(model)
         if isinstance(data, Stream):
             model, rows = model.bind(data.first)
         else:
@@ -170,9 +178,10 @@ class Iterative(Method):
     def _checked(self, init: Params, target: Target, rows: Data) -> Params:
         """Where to start, of the right shapes, with unknowns it leaves out at their medians."""
         model, like = target.model, jax.eval_shape(self.start, jax.random.key(0), target, rows)
+        layout = model.network.layout(like.weights)
         full = Params(
             init.weights,
-            init.scales if init.scales or not like.scales else model.prior.median_scales(),
+            init.scales if init.scales or not like.scales else model.prior.median_scales(like.weights, layout),
             init.noise if init.noise or not like.noise else model.likelihood.median_noise(),
         )
         wanted, given = (str(jax.tree.map(jnp.shape, params)) for params in (like, full))
@@ -184,6 +193,8 @@ class Iterative(Method):
 def _check_door(model: Model, data: Data | Stream, key: Key) -> None:
     if not isinstance(model, Model):
         raise InputError("a tb.Model", type(model).__name__, "Write tb.Model(network, prior, likelihood).")
+    if not model.prior.proper:
+        raise improper(type(model.prior).__name__)
     if not isinstance(data, Data | Stream):
         raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):

@@ -38,9 +38,9 @@ def summarise(model: Any, params: Params) -> Summary:
 
 def unknowns(model: Any, params: Params, weights: PyTree, on: str = "weights") -> list[Unknown]:
     """The network's weights as given, and scales and noise in their own units where these are known."""
-    scales, scales_as = _natural(model.prior, params.scales)
+    scales = jax.vmap(model.prior.values)(params.scales) if params.scales else ()
     noise, noise_as = _natural(model.likelihood, params.noise)
-    parts = [("weights", weights, on), ("scales", scales, scales_as), ("noise", noise, noise_as)]
+    parts = [("weights", weights, on), ("scales", scales, "value"), ("noise", noise, noise_as)]
     return [
         Unknown(f"{name}/{path}", np.asarray(leaf), kind)
         for name, tree, kind in parts

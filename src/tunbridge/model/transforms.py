@@ -33,6 +33,11 @@ def values(spec: PyTree, real: tuple[Array, ...]) -> PyTree:
     return jax.tree.map(one, spec, is_leaf=_is_unknown)
 
 
+def natural(spec: PyTree, real: tuple[Array, ...]) -> tuple[Array, ...]:
+    """The values of the unknowns alone."""
+    return tuple(biject_to(prior.support)(u) for prior, u in zip(unknowns(spec), real, strict=True))
+
+
 def log_prob(spec: PyTree, real: tuple[Array, ...], *, jacobian: bool = True) -> Array:
     """Log p of the unknowns: sum of log p(value) + log |d value / d real|."""
     total = jnp.zeros(())
@@ -49,7 +54,7 @@ def sample(spec: PyTree, key: Key) -> tuple[Array, ...]:
     """A draw of the unknowns from their priors, as real coordinates."""
     priors = unknowns(spec)
     keys = jax.random.split(key, max(len(priors), 1))
-    return tuple(_real(prior, prior.sample(k)) for prior, k in zip(priors, keys, strict=False))
+    return tuple(to_real(prior, prior.sample(k)) for prior, k in zip(priors, keys, strict=False))
 
 
 def median(spec: PyTree) -> tuple[Array, ...]:
@@ -80,9 +85,10 @@ def _median(prior: Distribution) -> Array:
     return 0.5 * (low + high)
 
 
-def _real(prior: Distribution, value: Array) -> Array:
-    real = biject_to(prior.support).inv(value)
-    return jax.lax.convert_element_type(real, jnp.result_type(float))
+def to_real(prior: Distribution, value: Array) -> Array:
+    """The real coordinate of a value."""
+    coordinate = biject_to(prior.support).inv(value)
+    return jax.lax.convert_element_type(coordinate, jnp.result_type(float))
 
 
 def check_positive(spec: PyTree, name: str) -> PyTree:
@@ -112,3 +118,10 @@ def check_positive(spec: PyTree, name: str) -> PyTree:
         return entry
 
     return jax.tree.map(one, spec, is_leaf=_is_unknown)
+
+
+def check_number(value: PyTree, name: str) -> PyTree:
+    """A positive number that is known; InputError if it is not."""
+    if _is_unknown(value):
+        raise InputError(f"{name} as a number", type(value).__name__, f"Give {name} a value: it cannot be unknown.")
+    return check_positive(value, name)

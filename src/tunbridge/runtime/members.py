@@ -7,10 +7,8 @@ vmapped.
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -18,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tunbridge.core import memory
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, NumericalError
 from tunbridge.core.tree import num_bytes
@@ -59,24 +58,13 @@ def in_context(task: Callable[[], None]) -> Callable[[], None]:
 def refuse_too_large(lanes: "list[Lane]") -> None:
     """InputError if the states of all lanes cannot be held at once."""
     needed = sum(num_bytes(lane.carry_like()) for lane in lanes)
-    available = memory_available()
+    available = memory.available()
     if needed > available:
         raise InputError(
             f"states that fit in the {available / 1e9:.1f} GB of memory that are free",
             f"{sum(len(lane.members) for lane in lanes)} members that need {needed / 1e9:.1f} GB",
             "Use fewer members or a smaller network, or fit the members one after another.",
         )
-
-
-def memory_available() -> int:
-    """Bytes of host memory that can be had, where the system says so."""
-    table = Path("/proc/meminfo")
-    if table.exists():
-        lines = dict(line.split(":") for line in table.read_text().splitlines())
-        return 1024 * int(lines["MemAvailable"].split()[0])
-    if "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return sys.maxsize
 
 
 def spread(num: int) -> list[tuple[list[int], Any]]:

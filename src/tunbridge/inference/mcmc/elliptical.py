@@ -14,7 +14,6 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference.mcmc.sampler import Info, Sampler, shapes
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
-from tunbridge.model.priors import Normal
 from tunbridge.runtime.loop import Options, Run
 
 
@@ -45,8 +44,10 @@ class EllipticalSlice(Sampler):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Refuse what has no ellipse, then all chains."""
-        if isinstance(model, Model) and not isinstance(model.prior, Normal):
-            raise InputError("a normal prior, tb.priors.Normal", type(model.prior).__name__, "Use tb.NUTS(), say.")
+        if isinstance(model, Model) and not model.prior.gaussian:
+            raise InputError(
+                "a prior that is normal given its scales", type(model.prior).__name__, "Use tb.NUTS(), say."
+            )
         if self.run.temperature != 1.0:
             raise InputError("a temperature of 1", f"{self.run.temperature}", "Use tb.NUTS(), say.")
         return super().posteriors(model, data, key, size, options)

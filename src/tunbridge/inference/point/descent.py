@@ -1,6 +1,7 @@
 """What trained methods share: an optimiser, and noise measured on rows held out."""
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,8 +16,8 @@ from tunbridge.core.errors import InputError, NumericalError, Result
 from tunbridge.core.tree import all_finite, strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
-from tunbridge.inference.point import noise
-from tunbridge.model.model import Target
+from tunbridge.inference.point import noise, orthant
+from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Train
 from tunbridge.runtime.schedules import Cosine
 
@@ -95,6 +96,10 @@ class Descent(Iterative):
         """How long it trains."""
         return self.train
 
+    def believed(self, model: Model) -> Model:
+        """With prior scales integrated out where that has a closed form."""
+        return dataclasses.replace(model, prior=model.prior.marginal())
+
     @abc.abstractmethod
     def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
         """What is maximised: an estimate for the whole data set from one batch."""
@@ -145,6 +150,9 @@ class Descent(Iterative):
 
         free = (params.weights, state.extra)
         loss, (slope_weights, slope_extra) = jax.value_and_grad(loss_of)(free)
+        corners = self._corners(target, params)
+        if corners is not None:
+            slope_weights = orthant.slopes(slope_weights, params.weights, corners)
         slope = slope_weights, jax.tree.map(lambda leaf: jnp.where(refits, leaf, 0.0), slope_extra)
         length = jnp.where(refits, self.train.steps - half, half)
         optimiser = self._optax(self.decay((state.step - jnp.where(refits, half, 0)) / length))
@@ -158,6 +166,8 @@ class Descent(Iterative):
 
             measure = jax.lax.cond(refits, lambda: measure, follow)
         weights, extra = optax.apply_updates(free, updates)
+        if corners is not None:
+            weights = orthant.within(weights, params.weights, slope_weights, corners)
         patience = self._wait(state.patience, loss, state.step == half)
         moved = params._replace(weights=weights)
         fresh = State(moved, extra, memory, state.step + 1, measure, state.given, patience)
@@ -186,6 +196,12 @@ class Descent(Iterative):
     def curve(self, state: State, info: Any) -> dict[str, Array]:
         """The statistics of the steps that were taken, by name."""
         return {name: leaf[: int(state.step) // self.train.plan().thin] for name, leaf in info._asdict().items()}
+
+    def _corners(self, target: Target, params: Params) -> PyTree | None:
+        """How steeply the loss rises from the prior's corners at zero; None where it is smooth."""
+        prior, layout = target.model.prior, target.model.network.layout(params.weights)
+        corners = prior.corners(params.weights, params.scales, layout)
+        return None if corners is None else jax.tree.map(lambda c: c / target.num, corners)
 
     def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
         return optax.with_extra_args_support(self.optimiser(self.step_size * factor))

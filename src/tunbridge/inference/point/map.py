@@ -18,9 +18,10 @@ class MAP(Descent):
     With a normal prior of scale :math:`s` it is weight decay: the objective divided by N is the mean negative log
     likelihood plus :math:`\lVert w \rVert^2 / (2 N s^2)`.
 
-    Unknown prior scales are held at their medians. Unknown noise is never maximised together with the weights (a
-    network that interpolates would send it to zero): it is measured on rows held out, and then the weights are refitted
-    to all rows.
+    A weight under a prior with a corner at zero (`priors.Laplace`) may end at exactly zero. Unknown prior scales are
+    integrated out where that has a closed form (`priors.ScaleMixture`), else held at their medians. Unknown noise is
+    never maximised together with the weights (a network that interpolates would send it to zero): it is measured on
+    rows held out, and then the weights are refitted to all rows.
 
     Parameters
     ----------

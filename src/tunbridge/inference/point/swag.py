@@ -105,6 +105,10 @@ class SWAG(Iterative):
         given = self.point.train.batch_size
         return given if given is not None else min(_MOST_ROWS, max(1, num // 4))
 
+    def believed(self, model: Model) -> Model:
+        """As the point estimate takes it."""
+        return self.point.believed(model)
+
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """The point estimate's first state, and nothing gathered."""
         return self._nothing(self.point.init(key, target, params, batch, warmup), params)

@@ -1,0 +1,192 @@
+"""Full and low-rank covariances: of each layer, or of all weights together."""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution
+
+from tunbridge.core import memory
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import ravel, size, unravel
+from tunbridge.core.types import Key, PyTree, Scalar
+from tunbridge.model.networks import layout as axes
+from tunbridge.model.priors.base import AbstractPrior, check_layers, total
+from tunbridge.model.priors.matrix import check_covariance
+
+
+class _Correlated(AbstractPrior):
+    """Groups of arrays, each a normal vector."""
+
+    @abc.abstractmethod
+    def laws(self, num: int) -> list[Distribution]:
+        """Of the `num` groups, in order."""
+
+    def groups(self, layout: PyTree) -> list[str]:
+        """The group of each array: its layer."""
+        return axes.layers(layout)
+
+    @property
+    def gaussian(self) -> bool:
+        """Yes."""
+        return True
+
+    def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
+        """The sum over groups."""
+        groups = self._gathered(raw, layout)
+        return total([law.log_prob(ravel(own)) for law, own in zip(self.laws(len(groups)), groups, strict=True)])
+
+    def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
+        """A draw of the weights."""
+        groups = self._gathered(like, layout)
+        keys = jax.random.split(key, len(groups))
+        rows = zip(keys, self.laws(len(groups)), groups, strict=True)
+        drawn = [iter(unravel(own, law.sample(k))) for k, law, own in rows]
+        names = self.groups(layout)
+        order = list(dict.fromkeys(names))
+        leaves = [next(drawn[order.index(name)]) for name in names]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves), ()
+
+    def _gathered(self, tree: PyTree, layout: PyTree) -> list[list[Array]]:
+        """The arrays of each group."""
+        names, leaves = self.groups(layout), jax.tree.leaves(tree)
+        order = dict.fromkeys(names)
+        return [[leaf for leaf, owner in zip(leaves, names, strict=True) if owner == name] for name in order]
+
+    def _checked(self, sizes: list[int], weights: PyTree, layout: PyTree, what: str) -> None:
+        groups = self._gathered(weights, layout)
+        if len(sizes) > 1:
+            check_layers(len(sizes), what, layout)
+        for name, own, given in zip(
+            dict.fromkeys(self.groups(layout)), groups, _spread(sizes, len(groups)), strict=True
+        ):
+            if size(own) != given:
+                raise InputError(
+                    f"{what} for the {size(own)} weights of {name or 'the network'}",
+                    f"one for {given}",
+                    "Weights and biases of a layer go together, in the order of the tree.",
+                )
+
+
+def _spread(given: Any, num: int) -> Any:
+    """One for each of `num` layers, from one for all or one a layer."""
+    return tuple(given) * num if len(given) == 1 else given
+
+
+class FullNormal(_Correlated):
+    r"""The weights and biases of a layer together: :math:`w_\ell \sim N(0, \Sigma_\ell)`, layers independent.
+
+    Parameters
+    ----------
+    covariance
+        :math:`\Sigma`, over a layer's arrays in the order of the tree, each row by row; or a sequence, one a layer.
+    """
+
+    covariance: Any = eqx.field(converter=lambda given: _each(given, lambda one: check_covariance(one, "covariance")))
+    root: Any = eqx.field(default=None, kw_only=True)
+    """The lower roots of the covariances, once the prior is bound."""
+
+    def bind(self, weights: PyTree, layout: PyTree) -> "FullNormal":
+        """With the roots of its covariances, where these have the sizes of the layers."""
+        self._checked([one.shape[0] for one in self.covariance], weights, layout, "covariance")
+        return FullNormal(self.covariance, root=tuple(map(jnp.linalg.cholesky, self.covariance)))
+
+    def laws(self, num: int) -> list[Distribution]:
+        """One a layer."""
+        roots = self.root or tuple(map(jnp.linalg.cholesky, self.covariance))
+        return [dist.MultivariateNormal(jnp.zeros(len(one)), scale_tril=one) for one in _spread(roots, num)]
+
+
+class LowRankNormal(_Correlated):
+    r"""The weights and biases of a layer together: :math:`w_\ell \sim N(0, F_\ell F_\ell^\top + s^2 I)`.
+
+    Cheap where the rank is: a density costs weights times rank squared.
+
+    Parameters
+    ----------
+    factor
+        *F* (weights, rank), over a layer's arrays in the order of the tree; or a sequence, one a layer.
+    scale
+        *s*.
+    """
+
+    factor: Any = eqx.field(converter=lambda given: _each(given, _check_factor))
+    scale: float = eqx.field(default=1.0, converter=float)
+
+    def __check_init__(self):
+        if not self.scale > 0:
+            raise InputError("a scale above 0", f"{self.scale}", "Give a positive number.")
+
+    def bind(self, weights: PyTree, layout: PyTree) -> "LowRankNormal":
+        """Itself, where the factors have the sizes of the layers."""
+        self._checked([one.shape[0] for one in self.factor], weights, layout, "factor")
+        return self
+
+    def laws(self, num: int) -> list[Distribution]:
+        """One a layer."""
+        rows = _spread(self.factor, num)
+        return [
+            dist.LowRankMultivariateNormal(jnp.zeros(len(one)), one, jnp.full(len(one), self.scale**2)) for one in rows
+        ]
+
+
+class JointNormal(_Correlated):
+    r"""All weights of the network together: :math:`w \sim N(0, \Sigma)`, layers coupled in any way.
+
+    :math:`\Sigma` takes 8 bytes for each pair of weights: what does not fit in memory is refused with their number,
+    before it is built.
+
+    Parameters
+    ----------
+    covariance
+        :math:`\Sigma`, over all arrays in the order of the tree, each row by row; or a function of the number of
+        weights that gives it, called once the network is known.
+    """
+
+    covariance: Any = eqx.field(
+        converter=lambda given: given if callable(given) else check_covariance(given, "covariance")
+    )
+    root: Any = eqx.field(default=None, kw_only=True)
+    """The lower root of the covariance, once the prior is bound."""
+
+    def bind(self, weights: PyTree, layout: PyTree) -> "JointNormal":
+        """With its covariance built; InputError, with the bytes, if it is too large."""
+        num = size(weights)
+        if callable(self.covariance):
+            needed, available = num**2 * 8, memory.available()
+            if 3 * needed > available:
+                raise InputError(
+                    f"a covariance that fits, with its root, in the {available / 1e9:.1f} GB of memory that are free",
+                    f"{num:,} weights, so {num:,}^2 * 8 = {needed:,} bytes",
+                    "Use priors.FullNormal (one covariance a layer), LowRankNormal or MatrixNormal.",
+                )
+            return JointNormal(self.covariance(num)).bind(weights, layout)
+        self._checked([self.covariance.shape[0]], weights, layout, "covariance")
+        return JointNormal(self.covariance, root=jnp.linalg.cholesky(self.covariance))
+
+    def groups(self, layout: PyTree) -> list[str]:
+        """All in one."""
+        return [""] * len(jax.tree.leaves(layout))
+
+    def laws(self, num: int) -> list[Distribution]:
+        """The one."""
+        root = jnp.linalg.cholesky(self.covariance) if self.root is None else self.root
+        return [dist.MultivariateNormal(jnp.zeros(len(root)), scale_tril=root)]
+
+
+def _each(given: Any, check: Any) -> tuple[Array, ...]:
+    """One, or one a layer."""
+    several = isinstance(given, list | tuple) and np.ndim(given[0]) == 2
+    return tuple(check(one) for one in given) if several else (check(given),)
+
+
+def _check_factor(given: Any) -> Array:
+    factor = jnp.asarray(given, float)
+    if factor.ndim != 2:
+        raise InputError("a factor of shape (weights, rank)", f"shape {factor.shape}", "Give a matrix.")
+    return factor

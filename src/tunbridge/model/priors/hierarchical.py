@@ -1,0 +1,101 @@
+"""An unknown scale in front of any prior."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Prior, PyTree, Scalar
+from tunbridge.model import transforms
+from tunbridge.model.priors.base import AbstractPrior, as_scale, check_scale, deviations
+
+
+class Hierarchical(AbstractPrior):
+    r"""Weights :math:`w = \tau v` with *v* under another prior and a scale :math:`\tau` that is unknown too.
+
+    The raw coordinates are those of *v*: non-centred. Independent priors take an unknown scale by themselves,
+    ``Normal(dist.HalfNormal(1.0))``; this gives one to any other.
+
+    Parameters
+    ----------
+    prior
+        Of *v*.
+    scale
+        The prior of :math:`\tau`, or a sequence with one a layer; `fan_in` divides by the root of the fan-in.
+
+    Examples
+    --------
+    >>> import numpyro.distributions as dist
+    >>> from tunbridge.priors import TwoNormals
+    >>> prior = Hierarchical(TwoNormals(0.5, 1.0, 0.01), dist.HalfCauchy(1.0))
+    """
+
+    prior: Any
+    scale: Any = eqx.field(converter=as_scale)
+
+    def __check_init__(self):
+        if not isinstance(self.prior, Prior):
+            raise InputError("a prior", f"{self.prior!r}"[:80], "Take one from tb.priors.")
+        if not transforms.unknowns(self.scale):
+            raise InputError("an unknown scale", f"{self.scale}", "Write a distribution, as dist.HalfNormal(1.0).")
+
+    @property
+    def proper(self) -> bool:
+        """As the prior of *v*."""
+        return self.prior.proper
+
+    @property
+    def gaussian(self) -> bool:
+        """As the prior of *v*."""
+        return self.prior.gaussian
+
+    def bind(self, weights: PyTree, layout: PyTree) -> Prior:
+        """With the prior of *v* bound."""
+        check_scale(self.scale, layout)
+        return Hierarchical(self.prior.bind(weights, layout), self.scale)
+
+    def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        r""":math:`\tau v`."""
+        return jax.tree.map(
+            jnp.multiply, self.prior.weights(raw, scales["inner"], layout), self._deviations(raw, scales, layout)
+        )
+
+    def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """The inverse of `weights`."""
+        v = jax.tree.map(jnp.divide, weights, self._deviations(weights, scales, layout))
+        return self.prior.raw(v, scales["inner"], layout)
+
+    def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
+        """That of *v*."""
+        return self.prior.log_prob(raw, scales["inner"], layout)
+
+    def log_hyper(self, scales: PyTree) -> Scalar:
+        """Log p of all scales."""
+        return transforms.log_prob(self.scale, scales["scale"]) + self.prior.log_hyper(scales["inner"])
+
+    def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
+        """A draw of (raw, scales)."""
+        key_scale, key_prior = jax.random.split(key)
+        raw, inner = self.prior.sample(key_prior, like, layout)
+        return raw, {"inner": inner, "scale": transforms.sample(self.scale, key_scale)}
+
+    def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
+        """All at their medians."""
+        return {"inner": self.prior.median_scales(like, layout), "scale": transforms.median(self.scale)}
+
+    def values(self, scales: PyTree) -> PyTree:
+        """All in their own units."""
+        return {"inner": self.prior.values(scales["inner"]), "scale": transforms.natural(self.scale, scales["scale"])}
+
+    def marginal(self) -> Prior:
+        """With the marginal of *v*."""
+        return Hierarchical(self.prior.marginal(), self.scale)
+
+    def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree | None:
+        """Those of *v*."""
+        return self.prior.corners(raw, scales["inner"], layout)
+
+    def _deviations(self, like: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        return deviations(transforms.values(self.scale, scales["scale"]), like, layout)

@@ -1,0 +1,134 @@
+"""Weights that are large or small: mixtures of two normals, and which of the two a weight belongs to."""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, PyTree, Scalar
+from tunbridge.model import transforms
+from tunbridge.model.priors.base import NORMAL, AbstractPrior, draw, total
+
+
+def _share(share: Any) -> Any:
+    if not isinstance(share, Distribution | jax.Array | jax.core.Tracer) and not 0.0 < float(share) < 1.0:
+        raise InputError("a share between 0 and 1", f"{share}", "Write 0.5 for one half.")
+    return share if isinstance(share, Distribution) else transforms.check_number(share, "share")
+
+
+class _Mixture(NamedTuple):
+    """The law of one weight."""
+
+    share: Any
+    wide: Any
+    narrow: Any
+
+    def parts(self, w: Array) -> tuple[Array, Array]:
+        """Log density of each part, with its share."""
+        wide = jnp.log(self.share) + dist.Normal(0.0, self.wide).log_prob(w)
+        return wide, jnp.log1p(-self.share) + dist.Normal(0.0, self.narrow).log_prob(w)
+
+    def log_prob(self, weights: PyTree) -> Scalar:
+        """Of all weights."""
+        return total(jax.tree.map(lambda leaf: jnp.sum(jnp.logaddexp(*self.parts(leaf))), weights))
+
+    def draw(self, key: Key, like: PyTree) -> PyTree:
+        """A tree of independent weights."""
+        key_part, key_normal = jax.random.split(key)
+        chosen = draw(dist.Uniform(), key_part, like)
+        return jax.tree.map(
+            lambda u, r: jnp.where(u < self.share, self.wide, self.narrow) * r, chosen, draw(NORMAL, key_normal, like)
+        )
+
+
+class TwoNormals(AbstractPrior):
+    r"""Independent weights :math:`p(w) = \pi N(w; 0, \sigma_1^2) + (1 - \pi) N(w; 0, \sigma_2^2)`.
+
+    The scale mixture of Bayes by Backprop :cite:p:`blundell2015weight`: a wide part for the weights in use, a narrow
+    one for the rest. (For an unknown common scale write ``Hierarchical(TwoNormals(...), dist.HalfNormal(1.0))``.)
+
+    Parameters
+    ----------
+    share
+        :math:`\pi`, of the wide part.
+    wide, narrow
+        :math:`\sigma_1` and :math:`\sigma_2`.
+    """
+
+    share: Any = eqx.field(default=0.5, converter=_share)
+    wide: Any = eqx.field(default=1.0, converter=lambda scale: transforms.check_number(scale, "wide"))
+    narrow: Any = eqx.field(default=0.0025, converter=lambda scale: transforms.check_number(scale, "narrow"))
+
+    def __check_init__(self):
+        if isinstance(self.share, Distribution):
+            raise InputError("a known share", type(self.share).__name__, "Use SpikeAndSlab for an unknown one.")
+
+    def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
+        """Log density, both parts summed out."""
+        return _Mixture(self.share, self.wide, self.narrow).log_prob(raw)
+
+    def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
+        """A draw of the weights."""
+        return _Mixture(self.share, self.wide, self.narrow).draw(key, like), ()
+
+
+class SpikeAndSlab(AbstractPrior):
+    r"""Weights that are in use or not: :math:`w \mid \gamma = 1 \sim N(0, \sigma^2)` else :math:`N(0, \epsilon^2)`.
+
+    :math:`\gamma \sim \text{Bernoulli}(\pi)` a weight, summed out, so that methods which need gradients can be used;
+    a spike of positive width is what makes that possible :cite:p:`george1993variable`. `inclusion` gives the
+    probability of :math:`\gamma = 1` back.
+
+    Parameters
+    ----------
+    share
+        :math:`\pi`: how many weights are in use, a number, or a distribution (``dist.Beta(1.0, 9.0)``) if it is
+        unknown.
+    slab, spike
+        :math:`\sigma` and :math:`\epsilon`. Weights between the two count as in use from about
+        :math:`\epsilon \sqrt{2 \log(\sigma / \epsilon)}` on.
+    """
+
+    share: Any = eqx.field(default=0.1, converter=_share)
+    slab: Any = eqx.field(default=1.0, converter=lambda scale: transforms.check_number(scale, "slab"))
+    spike: Any = eqx.field(default=0.02, converter=lambda scale: transforms.check_number(scale, "spike"))
+
+    def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
+        """Log density given the share, in use or not summed out."""
+        return self._given(scales).log_prob(raw)
+
+    def log_hyper(self, scales: PyTree) -> Scalar:
+        """Log p(share) on the real line."""
+        return transforms.log_prob(self.share, scales)
+
+    def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
+        """A draw of the weights and of the share where it is unknown."""
+        key_share, key_weights = jax.random.split(key)
+        scales = transforms.sample(self.share, key_share)
+        return self._given(scales).draw(key_weights, like), scales
+
+    def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
+        """An unknown share at its median."""
+        return transforms.median(self.share)
+
+    def values(self, scales: PyTree) -> PyTree:
+        """The unknown share itself."""
+        return transforms.natural(self.share, scales)
+
+    def inclusion(self, weights: PyTree, scales: PyTree = ()) -> PyTree:
+        """The probability that each weight is in use, given its value; average it over draws of a posterior."""
+        law = self._given(scales)
+
+        def one(leaf: Array) -> Array:
+            slab, spike = law.parts(leaf)
+            return jax.nn.sigmoid(slab - spike)
+
+        return jax.tree.map(one, weights)
+
+    def _given(self, scales: PyTree) -> _Mixture:
+        return _Mixture(transforms.values(self.share, scales), self.slab, self.spike)

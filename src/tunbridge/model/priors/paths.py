@@ -1,0 +1,83 @@
+"""A prior for each array of weights, chosen by its path."""
+
+import fnmatch
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import paths
+from tunbridge.core.types import Prior, PyTree
+from tunbridge.model.priors.delegating import Delegating
+from tunbridge.model.priors.normal import Normal
+
+
+class Part(eqx.Module):
+    """A pattern of paths, and the prior of what it matches."""
+
+    pattern: str = eqx.field(static=True)
+    prior: Any
+
+
+def _entries(entries: Any) -> tuple[Part, ...]:
+    if isinstance(entries, Mapping):
+        entries = tuple(Part(pattern, prior) for pattern, prior in entries.items())
+    if not entries or not all(isinstance(entry, Part) for entry in entries):
+        raise InputError(
+            "a dictionary of patterns and priors", f"{entries!r}"[:80], 'Write {"layers/0/weight": tb.priors.Normal()}.'
+        )
+    return tuple(entries)
+
+
+class ByPath(Delegating):
+    """Each array of weights under the prior of the first pattern that matches its path.
+
+    Parameters
+    ----------
+    entries
+        Priors by pattern, as in "layers/0/weight", "layers/0/*", "*/bias" (``*`` stands for anything, slashes too).
+    default
+        The prior of what no pattern matches; None is ``Normal(1.0)``.
+
+    Examples
+    --------
+    >>> from tunbridge.priors import ByPath, Laplace, Normal
+    >>> prior = ByPath({"layers/0/weight": Laplace(0.5), "*/bias": Normal(2.0)}, default=Normal(1.0))
+    """
+
+    entries: tuple[Part, ...] = eqx.field(converter=_entries)
+    default: Any = eqx.field(default=None, converter=lambda default: Normal(1.0) if default is None else default)
+
+    def __check_init__(self):
+        for name, prior in self.parts().items():
+            if not isinstance(prior, Prior):
+                raise InputError(f"a prior for {name!r}", f"{prior!r}"[:80], "Take one from tb.priors.")
+
+    def parts(self) -> dict[str, Any]:
+        """The priors by pattern, and the default one."""
+        return {entry.pattern: entry.prior for entry in self.entries} | {"default": self.default}
+
+    def with_parts(self, parts: dict[str, Any]) -> Prior:
+        """The same patterns with other priors."""
+        return ByPath(tuple(Part(entry.pattern, parts[entry.pattern]) for entry in self.entries), parts["default"])
+
+    def bind(self, weights: PyTree, layout: PyTree) -> Prior:
+        """Each part for its own arrays; a pattern that matches none is refused."""
+        owners, names = set(self.assign(layout)), paths(layout)
+        for entry in self.entries:
+            if entry.pattern not in owners:
+                raise InputError(
+                    f"patterns that match one of {', '.join(names)} before another does",
+                    repr(entry.pattern),
+                    "Correct the pattern, or put it before the wider one.",
+                )
+        return super().bind(weights, layout)
+
+    def assign(self, layout: PyTree) -> list[str]:
+        """The first pattern that matches each path."""
+        patterns = [entry.pattern for entry in self.entries]
+        return [
+            next((pattern for pattern in patterns if fnmatch.fnmatchcase(path, pattern)), "default")
+            for path in paths(layout)
+        ]

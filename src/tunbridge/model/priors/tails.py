@@ -1,0 +1,97 @@
+r"""Independent weights with heavier tails than the normal: Laplace, logistic, Student-t, Cauchy.
+
+The pull of a prior on a weight, :math:`-\frac{d}{dw} \log p(w)`, grows without bound under a normal, stays constant
+under a Laplace, and falls back to zero under a Student-t: a large weight that the data ask for is left alone.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from numpyro.distributions import Distribution
+
+from tunbridge.core.types import PyTree
+from tunbridge.model import transforms
+from tunbridge.model.priors.base import Independent, as_scale
+
+
+class Laplace(Independent):
+    r"""Independent weights :math:`p(w) = \frac{1}{2b} e^{-|w| / b}`.
+
+    The prior of the lasso :cite:p:`tibshirani1996regression`. Its mode has exact zeros,
+    which `tunbridge.MAP` finds; its draws never do :cite:p:`kaban2007bayesian`.
+
+    Parameters
+    ----------
+    scale
+        *b*, as for `Normal`; the standard deviation is :math:`b \sqrt 2`.
+    """
+
+    scale: Any = eqx.field(default=1.0, converter=as_scale)
+
+    def law(self) -> Distribution:
+        """Laplace with b = 1."""
+        return dist.Laplace(0.0, 1.0)
+
+    def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """1 / b a weight, or 1 where b is unknown and coordinates are non-centred."""
+        slopes = jax.tree.map(lambda _: 1.0, raw) if scales else self._deviations(raw, scales, layout)
+        return jax.tree.map(lambda leaf, s: jnp.full_like(leaf, 1.0 / s), raw, slopes)
+
+
+class Logistic(Independent):
+    r"""Independent weights :math:`p(w) = \frac{1}{4s} \text{sech}^2 \frac{w}{2s}`: a smooth relative of the Laplace.
+
+    Parameters
+    ----------
+    scale
+        *s*, as for `Normal`; the standard deviation is :math:`s \pi / \sqrt 3`.
+    """
+
+    scale: Any = eqx.field(default=1.0, converter=as_scale)
+
+    def law(self) -> Distribution:
+        """Logistic with s = 1."""
+        return dist.Logistic(0.0, 1.0)
+
+
+class StudentT(Independent):
+    r"""Independent weights :math:`w = s \, t_\nu`: normal with an inverse-gamma variance that is integrated out.
+
+    With :math:`\tau^2 \sim \text{InverseGamma}(a, b)` and :math:`w \sim N(0, \tau^2)`, :math:`\nu = 2a` and
+    :math:`s = \sqrt{b / a}`; `ScaleMixture` keeps :math:`\tau` as an unknown.
+
+    Parameters
+    ----------
+    df
+        Degrees of freedom :math:`\nu`; the variance is finite above 2.
+    scale
+        *s*, as for `Normal`.
+    """
+
+    df: Any = eqx.field(default=3.0, converter=lambda df: transforms.check_number(df, "df"))
+    scale: Any = eqx.field(default=1.0, converter=as_scale)
+
+    def law(self) -> Distribution:
+        """Student-t of scale 1."""
+        return dist.StudentT(self.df, 0.0, 1.0)
+
+
+class Cauchy(Independent):
+    r"""Independent weights :math:`p(w) = \frac{1}{\pi s (1 + w^2 / s^2)}`: Student-t with one degree of freedom.
+
+    Wide networks with such output weights do not become Gaussian processes but stable ones :cite:p:`neal1996bayesian`.
+
+    Parameters
+    ----------
+    scale
+        *s*, as for `Normal`: half the distance between the quartiles.
+    """
+
+    scale: Any = eqx.field(default=1.0, converter=as_scale)
+
+    def law(self) -> Distribution:
+        """Cauchy with s = 1."""
+        return dist.Cauchy(0.0, 1.0)
