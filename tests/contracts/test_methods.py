@@ -113,7 +113,8 @@ def _prior_cases():
     """Every method with every prior: fast are the quick priors with MAP, and one with the other point methods."""
 
     def marks(name, prior):
-        fast = (name == "map" and prior in zoo.QUICK[:2] + zoo.QUICK[-2:]) or (name == "ensemble" and prior == "normal unknown")
+        quick = ("normal unknown", "laplace", "inverse-gamma variance", "by path")
+        fast = prior in quick if name == "map" else (name, prior) == ("ensemble", "normal unknown")
         return () if fast else SLOW
 
     return [pytest.param(name, prior, marks=marks(name, prior)) for name in TINY for prior in zoo.PRIORS]
