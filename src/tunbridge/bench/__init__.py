@@ -1,5 +1,6 @@
 """Methods against the truth and against each other."""
 
+from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
 from tunbridge.bench.promises import PROMISES, Promise, deviation
@@ -9,15 +10,21 @@ from tunbridge.bench.sbc import sbc
 __all__ = [
     "PROBLEMS",
     "PROMISES",
+    "Beliefs",
     "Comparison",
     "Problem",
     "Promise",
+    "Ranking",
     "Reference",
     "ReferenceError",
+    "Sensitivity",
     "compare",
     "deviation",
     "fidelity",
     "load_reference",
     "make_reference",
+    "prior_predictive",
+    "rank_priors",
     "sbc",
+    "sensitivity",
 ]

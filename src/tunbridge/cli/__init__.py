@@ -11,6 +11,7 @@ from tunbridge.cli.fit import fit
 from tunbridge.cli.info import info
 from tunbridge.cli.methods import methods
 from tunbridge.cli.predict import predict
+from tunbridge.cli.priors import priors
 
 app = typer.Typer(
     name="tunbridge",
@@ -20,7 +21,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, methods, info, data):
+for command in (fit, predict, compare, methods, priors, info, data):
     app.command()(command)
 
 

@@ -3,6 +3,7 @@
 from tunbridge.plots.chains import energy, ranks, trace
 from tunbridge.plots.checks import check
 from tunbridge.plots.curves import band, split
+from tunbridge.plots.priors import densities, influence, prior_functions
 from tunbridge.plots.reliability import calibration, reliability
 from tunbridge.plots.rows import observed, parts
 from tunbridge.plots.uniformity import sbc
@@ -11,9 +12,12 @@ __all__ = [
     "band",
     "calibration",
     "check",
+    "densities",
     "energy",
+    "influence",
     "observed",
     "parts",
+    "prior_functions",
     "ranks",
     "reliability",
     "sbc",

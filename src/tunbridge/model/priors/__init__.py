@@ -7,6 +7,7 @@ from tunbridge.model.priors.filters import FilterGroups
 from tunbridge.model.priors.gates import Gates
 from tunbridge.model.priors.hierarchical import Hierarchical
 from tunbridge.model.priors.improper import LogUniform
+from tunbridge.model.priors.marginals import influence, log_marginal
 from tunbridge.model.priors.matrix import MatrixNormal, Smooth
 from tunbridge.model.priors.mixtures import SpikeAndSlab, TwoNormals
 from tunbridge.model.priors.normal import Normal
@@ -42,4 +43,6 @@ __all__ = [
     "StudentT",
     "TwoNormals",
     "fan_in",
+    "influence",
+    "log_marginal",
 ]

@@ -79,7 +79,7 @@ def _spread(given: Any, num: int) -> Any:
 
 
 class FullNormal(_Correlated):
-    r"""The weights and biases of a layer together: :math:`w_\ell \sim N(0, \Sigma_\ell)`, layers independent.
+    r"""A full covariance of each layer, weights and biases together: :math:`w_\ell \sim N(0, \Sigma_\ell)`.
 
     Parameters
     ----------
@@ -103,9 +103,10 @@ class FullNormal(_Correlated):
 
 
 class LowRankNormal(_Correlated):
-    r"""The weights and biases of a layer together: :math:`w_\ell \sim N(0, F_\ell F_\ell^\top + s^2 I)`.
+    r"""A low-rank covariance of each layer, weights and biases together.
 
-    Cheap where the rank is: a density costs weights times rank squared.
+    :math:`w_\ell \sim N(0, F_\ell F_\ell^\top + s^2 I)`. Cheap where the rank is: a density costs weights times rank
+    squared.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ class LowRankNormal(_Correlated):
 
 
 class JointNormal(_Correlated):
-    r"""All weights of the network together: :math:`w \sim N(0, \Sigma)`, layers coupled in any way.
+    r"""A full covariance of all weights of the network, :math:`w \sim N(0, \Sigma)`, layers coupled in any way.
 
     :math:`\Sigma` takes 8 bytes for each pair of weights: what does not fit in memory is refused with their number,
     before it is built.

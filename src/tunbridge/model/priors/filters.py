@@ -59,11 +59,11 @@ def _solve(root: Array, flat: Array) -> Array:
 
 
 class FilterGroups(Delegating):
-    r"""The weights of filter *o* of a convolution: :math:`w_o = \tau_o K^{1/2} r / \sqrt{\text{fan-in}}`.
+    r"""A scale for each filter of a convolution, and smooth filters.
 
-    A small :math:`\tau_o` switches the whole filter off; with a length :math:`\ell` the weights at positions *p, q* of
-    a window have correlation :math:`\exp(-\lVert p - q \rVert^2 / 2\ell^2)`, so that filters are smooth
-    :cite:p:`fortuin2022bayesian`.
+    Those of filter *o* are :math:`w_o = \tau_o K^{1/2} r / \sqrt{\text{fan-in}}`. A small :math:`\tau_o` switches the
+    whole filter off; with a length :math:`\ell` the weights at positions *p, q* of a window have correlation
+    :math:`\exp(-\lVert p - q \rVert^2 / 2\ell^2)`, so that filters are smooth :cite:p:`fortuin2022bayesian`.
 
     Parameters
     ----------

@@ -31,8 +31,9 @@ class Gates(Independent):
 
     Examples
     --------
-    >>> from tunbridge.priors import ByPath, Gates, Normal, fan_in
-    >>> prior = ByPath({"cell/*": Gates(forget=dist.HalfNormal(1.0))}, default=Normal(fan_in(1.0)))
+    >>> import numpyro.distributions as dist
+    >>> from tunbridge import priors
+    >>> prior = priors.ByPath({"cell/*": priors.Gates(forget=dist.HalfNormal(1.0))})
     """
 
     input: Any = eqx.field(default_factory=fan_in, converter=as_scale)

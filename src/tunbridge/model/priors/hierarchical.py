@@ -13,7 +13,7 @@ from tunbridge.model.priors.base import AbstractPrior, as_scale, check_scale, de
 
 
 class Hierarchical(AbstractPrior):
-    r"""Weights :math:`w = \tau v` with *v* under another prior and a scale :math:`\tau` that is unknown too.
+    r"""Any prior with an unknown scale in front: :math:`w = \tau v` with *v* under that prior.
 
     The raw coordinates are those of *v*: non-centred. Independent priors take an unknown scale by themselves,
     ``Normal(dist.HalfNormal(1.0))``; this gives one to any other.
@@ -28,8 +28,8 @@ class Hierarchical(AbstractPrior):
     Examples
     --------
     >>> import numpyro.distributions as dist
-    >>> from tunbridge.priors import TwoNormals
-    >>> prior = Hierarchical(TwoNormals(0.5, 1.0, 0.01), dist.HalfCauchy(1.0))
+    >>> from tunbridge import priors
+    >>> prior = priors.Hierarchical(priors.TwoNormals(0.5, 1.0, 0.01), dist.HalfCauchy(1.0))
     """
 
     prior: Any

@@ -12,7 +12,7 @@ _K1, _K2, _K3 = 0.63576, 1.87320, 1.48695
 
 
 class LogUniform(AbstractPrior):
-    r""":math:`p(w) \propto 1 / |w|`: every order of magnitude alike, as under normal-Jeffreys scales.
+    r"""Every order of magnitude alike, :math:`p(w) \propto 1 / |w|`, as under normal-Jeffreys scales.
 
     Improper, and so is its posterior: any finite data leave infinite mass at :math:`w = 0`
     :cite:p:`hron2018variational`. All that can be had is the variational objective of variational dropout, through

@@ -71,11 +71,11 @@ def check_covariance(given: Any, name: str) -> Array:
 
 
 class MatrixNormal(AbstractPrior):
-    r"""Matrices of weights :math:`W \sim MN(0, U, V)`: :math:`\text{cov}(W_{ij}, W_{kl}) = s^2 U_{ik} V_{jl}`.
+    r"""Matrices of weights correlated over inputs and over outputs, :math:`W \sim MN(0, U, V)`.
 
-    *U* runs over inputs, *V* over outputs, whatever the order in which the network stores them. With smooth *U* the
-    first layer's features are smooth functions of neighbouring inputs. Biases and norms are independent,
-    :math:`N(0, s^2)`.
+    :math:`\text{cov}(W_{ij}, W_{kl}) = s^2 U_{ik} V_{jl}`: *U* runs over inputs, *V* over outputs, whatever the order
+    in which the network stores them. With smooth *U* the first layer's features are smooth functions of neighbouring
+    inputs. Biases and norms are independent, :math:`N(0, s^2)`.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ class MatrixNormal(AbstractPrior):
 
     Examples
     --------
-    >>> from tunbridge.priors import ByPath, MatrixNormal, Normal, Smooth
-    >>> prior = ByPath({"layers/0/weight": MatrixNormal(inputs=Smooth(3.0))}, default=Normal(1.0))
+    >>> from tunbridge import priors
+    >>> prior = priors.ByPath({"layers/0/weight": priors.MatrixNormal(inputs=priors.Smooth(3.0))})
     """
 
     inputs: Any = eqx.field(default=None, converter=lambda given: _covariance(given, "inputs"))

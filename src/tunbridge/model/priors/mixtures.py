@@ -47,10 +47,11 @@ class _Mixture(NamedTuple):
 
 
 class TwoNormals(AbstractPrior):
-    r"""Independent weights :math:`p(w) = \pi N(w; 0, \sigma_1^2) + (1 - \pi) N(w; 0, \sigma_2^2)`.
+    r"""Independent weights from a wide or a narrow normal.
 
-    The scale mixture of Bayes by Backprop :cite:p:`blundell2015weight`: a wide part for the weights in use, a narrow
-    one for the rest. (For an unknown common scale write ``Hierarchical(TwoNormals(...), dist.HalfNormal(1.0))``.)
+    :math:`p(w) = \pi N(w; 0, \sigma_1^2) + (1 - \pi) N(w; 0, \sigma_2^2)`. The scale mixture of Bayes by Backprop
+    :cite:p:`blundell2015weight`: a wide part for the weights in use, a narrow one for the rest. (For an unknown common
+    scale write ``Hierarchical(TwoNormals(...), dist.HalfNormal(1.0))``.)
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from tunbridge.model.priors.base import NORMAL, Independent, as_scale
 
 
 class Normal(Independent):
-    r"""Independent weights :math:`w \sim N(0, s^2)`.
+    r"""Independent normal weights, :math:`w \sim N(0, s^2)`.
 
     An unknown scale makes the prior hierarchical and its coordinates non-centred,
     :math:`w = s \, r,\; r \sim N(0, 1)`, so that samplers meet no funnel :cite:p:`betancourt2015hierarchical`.
@@ -23,9 +23,9 @@ class Normal(Independent):
     Examples
     --------
     >>> import numpyro.distributions as dist
-    >>> from tunbridge.priors import fan_in
-    >>> one, wide, unknown = Normal(1.0), Normal(fan_in(1.0)), Normal(fan_in(dist.HalfNormal(1.0)))
-    >>> by_layer = Normal((1.0, 0.5))
+    >>> from tunbridge import priors
+    >>> one, wide = priors.Normal(1.0), priors.Normal(priors.fan_in(1.0))
+    >>> unknown, by_layer = priors.Normal(priors.fan_in(dist.HalfNormal(1.0))), priors.Normal((1.0, 0.5))
     """
 
     scale: Any = eqx.field(default=1.0, converter=as_scale)

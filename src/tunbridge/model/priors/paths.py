@@ -42,11 +42,11 @@ class ByPath(Delegating):
 
     Examples
     --------
-    >>> from tunbridge.priors import ByPath, Laplace, Normal
-    >>> prior = ByPath({"layers/0/weight": Laplace(0.5), "*/bias": Normal(2.0)}, default=Normal(1.0))
+    >>> from tunbridge import priors
+    >>> prior = priors.ByPath({"layers/0/weight": priors.Laplace(0.5), "*/bias": priors.Normal(2.0)})
     """
 
-    entries: tuple[Part, ...] = eqx.field(converter=_entries)
+    entries: Any = eqx.field(converter=_entries)
     default: Any = eqx.field(default=None, converter=lambda default: Normal(1.0) if default is None else default)
 
     def __check_init__(self):

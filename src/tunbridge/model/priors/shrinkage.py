@@ -89,13 +89,13 @@ class ScaleMixture(Grouped):
 
 
 class Horseshoe(Grouped):
-    r"""The horseshoe: :math:`w = \tau \lambda r` with one :math:`\lambda \sim C^+(0, 1)` a weight.
+    r"""Normal weights with a half-Cauchy scale each, the horseshoe.
 
-    With :math:`\tau = 1` and unit noise, :math:`\kappa = 1 / (1 + \lambda^2) \sim \text{Beta}(\frac12, \frac12)` says
-    how much a weight is shrunk: nearly all or nearly nothing, a horseshoe :cite:p:`carvalho2010horseshoe`. With a slab
-    of width *c* the largest weights are held as by :math:`N(0, c^2)`,
-    :math:`\tilde\lambda^2 = c^2 \lambda^2 / (c^2 + \tau^2 \lambda^2)` :cite:p:`piironen2017sparsity`: samplers need it
-    where the data say little of some weights.
+    :math:`w = \tau \lambda r` with one :math:`\lambda \sim C^+(0, 1)` a weight. With :math:`\tau = 1` and unit noise,
+    :math:`\kappa = 1 / (1 + \lambda^2) \sim \text{Beta}(\frac12, \frac12)` says how much a weight is shrunk: nearly all
+    or nearly nothing, a horseshoe :cite:p:`carvalho2010horseshoe`. With a slab of width *c* the largest weights are
+    held as by :math:`N(0, c^2)`, :math:`\tilde\lambda^2 = c^2 \lambda^2 / (c^2 + \tau^2 \lambda^2)`
+    :cite:p:`piironen2017sparsity`: samplers need it where the data say little of some weights.
 
     Parameters
     ----------
@@ -118,7 +118,7 @@ class Horseshoe(Grouped):
 
 
 class GroupHorseshoe(Grouped):
-    r"""A horseshoe whose :math:`\lambda` is shared by all weights of a unit, so that whole units are left unused.
+    r"""A horseshoe of units: all weights of one share their :math:`\lambda`, so that whole units are left unused.
 
     Used to choose the size of a network :cite:p:`louizos2017bayesian,ghosh2018structured`.
 

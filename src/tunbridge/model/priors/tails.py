@@ -18,7 +18,7 @@ from tunbridge.model.priors.base import Independent, as_scale
 
 
 class Laplace(Independent):
-    r"""Independent weights :math:`p(w) = \frac{1}{2b} e^{-|w| / b}`.
+    r"""Independent Laplace weights, :math:`p(w) = \frac{1}{2b} e^{-|w| / b}`.
 
     The prior of the lasso :cite:p:`tibshirani1996regression`. Its mode has exact zeros,
     which `tunbridge.MAP` finds; its draws never do :cite:p:`kaban2007bayesian`.
@@ -42,7 +42,7 @@ class Laplace(Independent):
 
 
 class Logistic(Independent):
-    r"""Independent weights :math:`p(w) = \frac{1}{4s} \text{sech}^2 \frac{w}{2s}`: a smooth relative of the Laplace.
+    r"""Independent logistic weights, :math:`p(w) = \frac{1}{4s} \text{sech}^2 \frac{w}{2s}`: a smooth Laplace.
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ class Logistic(Independent):
 
 
 class StudentT(Independent):
-    r"""Independent weights :math:`w = s \, t_\nu`: normal with an inverse-gamma variance that is integrated out.
+    r"""Independent Student-t weights, :math:`w = s \, t_\nu`: normal with an unknown variance integrated out.
 
     With :math:`\tau^2 \sim \text{InverseGamma}(a, b)` and :math:`w \sim N(0, \tau^2)`, :math:`\nu = 2a` and
     :math:`s = \sqrt{b / a}`; `ScaleMixture` keeps :math:`\tau` as an unknown.
@@ -80,7 +80,7 @@ class StudentT(Independent):
 
 
 class Cauchy(Independent):
-    r"""Independent weights :math:`p(w) = \frac{1}{\pi s (1 + w^2 / s^2)}`: Student-t with one degree of freedom.
+    r"""Independent Cauchy weights, :math:`p(w) = \frac{1}{\pi s (1 + w^2 / s^2)}`: Student-t with df 1.
 
     Wide networks with such output weights do not become Gaussian processes but stable ones :cite:p:`neal1996bayesian`.
 

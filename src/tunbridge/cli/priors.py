@@ -1,0 +1,29 @@
+"""`tunbridge priors`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def priors(
+    out: Annotated[Path | None, typer.Option(help="Draw a gallery into this file (.png, .svg or .pdf).")] = None,
+) -> None:
+    """List the priors over weights and what each is; with --out, draw their densities, pulls and functions."""
+    import inspect
+
+    from tunbridge import priors as zoo
+    from tunbridge.core.tables import to_text
+
+    rows = []
+    for name in zoo.__all__:
+        thing = getattr(zoo, name)
+        if inspect.isclass(thing) and issubclass(thing, zoo.AbstractPrior) and not inspect.isabstract(thing):
+            sentence = (thing.__doc__ or "").strip().split("\n\n")[0].split(":math:")[0].split(":cite:")[0]
+            rows.append({"prior": name, "what it is": " ".join(sentence.split()).rstrip(" ,:.")})
+    print(to_text(rows).rstrip())
+    if out is not None:
+        from tunbridge.bench.gallery import save
+
+        save(out)
+        print(f"Gallery: {out}")
