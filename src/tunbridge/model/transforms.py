@@ -8,7 +8,7 @@ A *spec* is a pytree of such entries. Its unknowns are a tuple, one real array a
 import jax
 import jax.numpy as jnp
 from jax import Array
-from numpyro.distributions import Distribution, ExpandedDistribution, Independent, biject_to
+from numpyro.distributions import Distribution, ExpandedDistribution, HalfCauchy, Independent, biject_to
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
@@ -42,12 +42,24 @@ def log_prob(spec: PyTree, real: tuple[Array, ...], *, jacobian: bool = True) ->
     """Log p of the unknowns: sum of log p(value) + log |d value / d real|."""
     total = jnp.zeros(())
     for prior, u in zip(unknowns(spec), real, strict=True):
+        if jacobian and isinstance(prior, HalfCauchy):
+            total += _log_half_cauchy(u - jnp.log(prior.scale))
+            continue
         transform = biject_to(prior.support)
         value = transform(u)
         total += jnp.sum(prior.log_prob(value))
         if jacobian:
             total += jnp.sum(transform.log_abs_det_jacobian(u, value))
     return total
+
+
+def _log_half_cauchy(u: Array) -> Array:
+    r"""Sum of log densities of the logarithm of a half-Cauchy variable, :math:`1 / (\pi \cosh u)`.
+
+    The square of the variable itself would overflow where its logarithm is above 44.
+    """
+    away = jnp.abs(u)
+    return jnp.sum(jnp.log(2.0 / jnp.pi) - away - jnp.log(1.0 + jnp.exp(-2.0 * away)))
 
 
 def sample(spec: PyTree, key: Key) -> tuple[Array, ...]:

@@ -93,6 +93,8 @@ class MatrixNormal(AbstractPrior):
     inputs: Any = eqx.field(default=None, converter=lambda given: _covariance(given, "inputs"))
     outputs: Any = eqx.field(default=None, converter=lambda given: _covariance(given, "outputs"))
     scale: Any = eqx.field(default=1.0, converter=lambda scale: transforms.check_number(scale, "scale"))
+    roots: Any = eqx.field(default=None, kw_only=True)
+    """The roots of U and V for each array of weights, once the prior is bound."""
 
     @property
     def gaussian(self) -> bool:
@@ -100,7 +102,7 @@ class MatrixNormal(AbstractPrior):
         return True
 
     def bind(self, weights: PyTree, layout: PyTree) -> "MatrixNormal":
-        """Itself, where the covariances have the sizes of the layers."""
+        """With the roots of its covariances, where these have the sizes of the layers."""
         axes.require_known(layout, "priors.MatrixNormal")
         for (path, leaf), role in zip(flatten_with_paths(weights), jax.tree.leaves(layout), strict=True):
             if role.role != "weight":
@@ -113,39 +115,58 @@ class MatrixNormal(AbstractPrior):
                         f"shape {given.shape}",
                         "Give a function of the size, or use ByPath for one prior a layer.",
                     )
-        return self
+        return MatrixNormal(self.inputs, self.outputs, self.scale, roots=self._found(weights, layout))
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
         """Log density of all matrices, and of the rest."""
 
-        def one(leaf: Array, role: axes.Leaf) -> Scalar:
-            if role.role != "weight":
-                return jnp.sum(dist.Normal(0.0, self.scale).log_prob(leaf))
-            return dist.MatrixNormal(jnp.zeros(_sizes(leaf, role)), *self._roots(leaf, role)).log_prob(
-                _matrix(leaf, role)
-            )
+        def one(leaf: Array, role: axes.Leaf, roots: tuple[Array | None, Array | None]) -> Scalar:
+            rest = dist.Normal(0.0, self.scale)
+            if role.role != "weight" or roots == (None, None):
+                return jnp.sum(rest.log_prob(leaf))
+            matrix, (rows, columns) = _matrix(leaf, role) / self.scale, roots
+            shift = -leaf.size * jnp.log(self.scale)
+            if rows is None or columns is None:
+                root, vectors = (rows, matrix.T) if columns is None else (columns, matrix)
+                law = dist.MultivariateNormal(jnp.zeros(vectors.shape), scale_tril=root)
+                return shift + jnp.sum(law.log_prob(vectors))
+            return shift + dist.MatrixNormal(jnp.zeros(matrix.shape), rows, columns).log_prob(matrix)
 
-        return total(jax.tree.map(one, raw, layout))
+        return total([one(*row) for row in self._rows(raw, layout)])
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """A draw of the weights."""
 
-        def one(leaf: Array, role: axes.Leaf) -> Array:
+        def one(leaf: Array, role: axes.Leaf, roots: tuple[Array | None, Array | None]) -> Array:
             if role.role != "weight":
                 return self.scale * leaf
-            rows, columns = self._roots(leaf, role)
-            return _leaf(rows @ _matrix(leaf, role) @ columns.T, leaf, role)
+            matrix, (rows, columns) = _matrix(leaf, role), roots
+            matrix = matrix if rows is None else rows @ matrix
+            return self.scale * _leaf(matrix if columns is None else matrix @ columns.T, leaf, role)
 
-        return jax.tree.map(one, draw(NORMAL, key, like), layout), ()
+        leaves = [one(*row) for row in self._rows(draw(NORMAL, key, like), layout)]
+        return jax.tree.unflatten(jax.tree.structure(like), leaves), ()
 
-    def _roots(self, leaf: Array, role: axes.Leaf) -> tuple[Array, Array]:
-        rows, columns = _sizes(leaf, role)
-        return self.scale * _root(self.inputs, rows), _root(self.outputs, columns)
+    def _rows(self, tree: PyTree, layout: PyTree) -> list[tuple[Array, axes.Leaf, tuple[Array | None, Array | None]]]:
+        """Each array, its role, and the roots of its covariances."""
+        roots = self._found(tree, layout) if self.roots is None else self.roots
+        return list(zip(jax.tree.leaves(tree), jax.tree.leaves(layout), roots, strict=True))
+
+    def _found(self, like: PyTree, layout: PyTree) -> tuple[tuple[Array | None, Array | None], ...]:
+        """The roots of U and V for each array of weights; None for the identity."""
+
+        def one(leaf: Array, role: axes.Leaf) -> tuple[Array | None, Array | None]:
+            if role.role != "weight":
+                return None, None
+            rows, columns = _sizes(leaf, role)
+            return _root(self.inputs, rows), _root(self.outputs, columns)
+
+        return tuple(one(*row) for row in zip(jax.tree.leaves(like), jax.tree.leaves(layout), strict=True))
 
 
-def _root(given: Array | Callable[[int], Array] | None, size: int) -> Array:
+def _root(given: Array | Callable[[int], Array] | None, size: int) -> Array | None:
     if given is None:
-        return jnp.eye(size)
+        return None
     return factor_of(given(size)) if callable(given) else jnp.linalg.cholesky(given)
 
 

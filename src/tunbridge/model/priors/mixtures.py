@@ -21,6 +21,11 @@ def _share(share: Any) -> Any:
     return share if isinstance(share, Distribution) else transforms.check_number(share, "share")
 
 
+def _check_order(small: Any, large: Any, name: str, other: str) -> None:
+    if not isinstance(small, jax.core.Tracer) and not isinstance(large, jax.core.Tracer) and not small < large:
+        raise InputError(f"{name} below {other}", f"{small} and {large}", "Exchange them.")
+
+
 class _Mixture(NamedTuple):
     """The law of one weight."""
 
@@ -35,7 +40,12 @@ class _Mixture(NamedTuple):
 
     def log_prob(self, weights: PyTree) -> Scalar:
         """Of all weights."""
-        return total(jax.tree.map(lambda leaf: jnp.sum(jnp.logaddexp(*self.parts(leaf))), weights))
+
+        def one(leaf: Array) -> Scalar:
+            wide, narrow = self.parts(leaf)
+            return jnp.sum(wide + jnp.log(1.0 + jnp.exp(narrow - wide)))  # narrow - wide is largest at 0
+
+        return total(jax.tree.map(one, weights))
 
     def draw(self, key: Key, like: PyTree) -> PyTree:
         """A tree of independent weights."""
@@ -68,6 +78,7 @@ class TwoNormals(AbstractPrior):
     def __check_init__(self):
         if isinstance(self.share, Distribution):
             raise InputError("a known share", type(self.share).__name__, "Use SpikeAndSlab for an unknown one.")
+        _check_order(self.narrow, self.wide, "narrow", "wide")
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
         """Log density, both parts summed out."""
@@ -98,6 +109,9 @@ class SpikeAndSlab(AbstractPrior):
     share: Any = eqx.field(default=0.1, converter=_share)
     slab: Any = eqx.field(default=1.0, converter=lambda scale: transforms.check_number(scale, "slab"))
     spike: Any = eqx.field(default=0.02, converter=lambda scale: transforms.check_number(scale, "spike"))
+
+    def __check_init__(self):
+        _check_order(self.spike, self.slab, "spike", "slab")
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
         """Log density given the share, in use or not summed out."""

@@ -10,6 +10,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
+from jax import Array
+from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
@@ -56,6 +58,11 @@ class Logistic(Independent):
         """Logistic with s = 1."""
         return dist.Logistic(0.0, 1.0)
 
+    def log_law(self, r: Array) -> Array:
+        """Log density of each weight of scale 1."""
+        away = jnp.abs(r)
+        return -away - 2.0 * jnp.log(1.0 + jnp.exp(-away))
+
 
 class StudentT(Independent):
     r"""Independent Student-t weights, :math:`w = s \, t_\nu`: normal with an unknown variance integrated out.
@@ -78,6 +85,12 @@ class StudentT(Independent):
         """Student-t of scale 1."""
         return dist.StudentT(self.df, 0.0, 1.0)
 
+    def log_law(self, r: Array) -> Array:
+        """Log density of each weight of scale 1."""
+        half = 0.5 * (self.df + 1.0)
+        top = gammaln(half) - gammaln(0.5 * self.df) - 0.5 * jnp.log(jnp.pi * self.df)
+        return top - half * jnp.log(1.0 + r * r / self.df)
+
 
 class Cauchy(Independent):
     r"""Independent Cauchy weights, :math:`p(w) = \frac{1}{\pi s (1 + w^2 / s^2)}`: Student-t with df 1.
@@ -95,3 +108,7 @@ class Cauchy(Independent):
     def law(self) -> Distribution:
         """Cauchy with s = 1."""
         return dist.Cauchy(0.0, 1.0)
+
+    def log_law(self, r: Array) -> Array:
+        """Log density of each weight of scale 1."""
+        return -jnp.log(jnp.pi) - jnp.log(1.0 + r * r)
