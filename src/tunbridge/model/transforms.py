@@ -112,3 +112,18 @@ def check_positive(spec: PyTree, name: str) -> PyTree:
         return entry
 
     return jax.tree.map(one, spec, is_leaf=_is_unknown)
+
+
+def divided(spec: PyTree, scale: Array) -> PyTree:
+    """The spec with its known numbers divided; priors stay as they are."""
+    return jax.tree.map(
+        lambda entry: entry if _is_unknown(entry) else jnp.asarray(entry) / scale, spec, is_leaf=_is_unknown
+    )
+
+
+def shapes(spec: PyTree) -> list[tuple[int, ...]]:
+    """The shape of each entry, known or not."""
+    return [
+        entry.shape() if _is_unknown(entry) else jnp.shape(entry)
+        for entry in jax.tree.leaves(spec, is_leaf=_is_unknown)
+    ]
