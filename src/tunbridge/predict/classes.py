@@ -90,8 +90,9 @@ class OrdinalPredictive(_Classes):
         levels = np.asarray(q, float)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError("levels between 0 and 1", f"{q}", "Write 0.05, or [0.05, 0.95].")
-        below = self._steps[..., :-1] < jnp.asarray(levels)[..., None, None]
-        return jnp.sum(below, axis=-1, keepdims=True).astype(self.probs.dtype)
+        steps = jnp.cumsum(self.probs, axis=1)[(None,) * levels.ndim]
+        below = steps[..., :-1] < jnp.asarray(levels)[..., None, None]
+        return jnp.sum(below, axis=-1, keepdims=True).astype(steps.dtype)
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y) of class numbers y, (..., points, 1)."""
@@ -99,16 +100,13 @@ class OrdinalPredictive(_Classes):
         num = len(self.probs)
         if values.shape[-2:] != (num, 1):
             raise InputError(f"y of shape (..., {num}, 1)", f"shape {values.shape}", "Reshape y.")
-        reached = values >= self._numbers
-        return jnp.sum(jnp.where(reached, self.probs, 0.0), axis=-1, keepdims=True)
+        lead = (None,) * (values.ndim - 2)
+        reached = values >= self._numbers[(*lead, None)]
+        return jnp.sum(jnp.where(reached, self.probs[lead], 0.0), axis=-1, keepdims=True)
 
     @property
     def _numbers(self) -> Array:
         return jnp.arange(self.probs.shape[1], dtype=self.probs.dtype)
-
-    @property
-    def _steps(self) -> Array:
-        return jnp.cumsum(self.probs, axis=1)
 
 
 def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:

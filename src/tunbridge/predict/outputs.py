@@ -40,9 +40,17 @@ class Outputs:
     ):
         self.model, self.params, self.x = model, params, x
         self._cached, self._within = known, within
-        like = jax.eval_shape(_forward, model, params, x[:1]) if known is None else known
-        self.num_components: int = like.shape[0]
-        self.num_outputs: int = like.shape[-1] if within is None else within[1].stop - within[1].start
+        self.num_components, self.num_outputs = self._size()
+
+    def _size(self) -> tuple[int, int]:
+        """How many components there are, and outputs."""
+        if self._within is not None:
+            whole, own = self._within
+            return whole._size()[0], own.stop - own.start
+        like = self._cached
+        if like is None:
+            like = jax.eval_shape(_forward, self.model, self.params, self.x[:1])
+        return like.shape[0], like.shape[-1]
 
     def answer(self, question: Callable, *rows: Any, common: tuple = (), cost: int = 1) -> Any:
         """The rows of ``question(likelihood, outputs, noise, *common, *rows)``, block by block.
