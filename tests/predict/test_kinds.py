@@ -58,7 +58,7 @@ def test_mode_and_entropy_of_counts_are_those_of_the_mass(counts):
 
 
 @pytest.mark.slow
-def test_entropy_of_large_and_of_dispersed_counts_is_within_a_thousandth(x64):
+def test_entropy_of_large_and_of_dispersed_counts_is_within_two_thousandths(x64):
     for likelihood, outputs, exact in (
         (tb.likelihoods.Poisson(), np.log(1e5), stats.poisson(1e5)),
         (tb.likelihoods.NegativeBinomial(0.3), np.log(300.0), stats.nbinom(0.3, 0.3 / 300.3)),
@@ -66,7 +66,7 @@ def test_entropy_of_large_and_of_dispersed_counts_is_within_a_thousandth(x64):
         found = float(predictive(likelihood, np.array([[outputs]])).entropy[0, 0])
         k = np.arange(int(exact.ppf(1e-12)), int(exact.ppf(1 - 1e-9)))
         p = exact.pmf(k)
-        assert found == pytest.approx(-np.sum(p * np.log(np.maximum(p, 1e-300))), abs=1e-3)
+        assert found == pytest.approx(-np.sum(p * np.log(np.maximum(p, 1e-300))), abs=2e-3)
 
 
 def test_the_crps_of_counts_is_the_ranked_probability_score_and_their_pit_is_drawn(counts, key):
