@@ -28,7 +28,7 @@ class NegativeBinomial(Noisy, OfCounts):
     --------
     >>> import jax.numpy as jnp
     >>> made = NegativeBinomial(2.0).distribution(jnp.log(jnp.full((1, 1), 4.0)))
-    >>> float(made.variance[0, 0].round(3))
+    >>> round(float(made.variance[0, 0]), 3)
     12.0
     """
 
