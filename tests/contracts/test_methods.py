@@ -53,7 +53,7 @@ LIKELIHOODS = {
     "ordinal": (tb.likelihoods.Ordinal(), labelled(24)),
     "multitask": (TASKS, tb.Data(NUMBERS.x, np.column_stack([NUMBERS.y, labelled(24).y]))),
 }
-HEAVY = ("studentt", "laplace", "noisycategorical", "negativebinomial", "ordinal")
+HEAVY = ("studentt", "laplace", "noisycategorical", "negativebinomial", "ordinal", "multitask")
 """Likelihoods whose programs take long to compile: for the slow tests, whatever the method."""
 PRIORS = {
     "normal": tb.priors.Normal(1.0),

@@ -66,6 +66,7 @@ def test_labels_come_as_often_as_their_probabilities(name, key):
     assert (np.abs(share - probs) < 4 * np.sqrt(probs * (1 - probs) / NUM)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NUMBERS)
 def test_densities_of_numbers_integrate_to_one(name, x64):
     y = jnp.linspace(-60.0, 60.0, 40_001)
@@ -73,6 +74,7 @@ def test_densities_of_numbers_integrate_to_one(name, x64):
     np.testing.assert_allclose(integrate.simpson(np.exp(found), y), 1.0, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COUNTS)
 def test_masses_of_counts_add_up_to_one(name, x64):
     found = made(COUNTS[name], 400).log_prob(jnp.arange(400.0)[:, None])

@@ -51,6 +51,7 @@ def test_quantiles_of_counts_are_the_least_that_reach_the_level(counts):
     np.testing.assert_allclose(counts.cdf(y)[:, 0, 0], wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_mode_and_entropy_of_counts_are_those_of_the_mass(counts):
     p = mass(COUNTS)
     assert float(counts.mode[0, 0]) == p.argmax()
@@ -103,6 +104,7 @@ def test_ordered_classes_answer_as_classes_and_as_numbers(ordered):
     assert tb.metrics.accuracy(ordered, y) == np.mean(y == p.argmax())
 
 
+@pytest.mark.slow
 def test_heavy_tails_have_quantiles_and_no_variance():
     for df, scale in ((1.0, 2.0), (2.0, 0.5), (5.0, 0.5)):
         found = predictive(tb.likelihoods.StudentT(df, scale), np.array([[0.7]]))
@@ -116,6 +118,7 @@ def test_heavy_tails_have_quantiles_and_no_variance():
         assert float(found.entropy[0, 0]) == pytest.approx(exact.entropy(), abs=0.02)
 
 
+@pytest.mark.slow
 def test_quantiles_of_a_mixture_of_heavy_tails_invert_its_distribution_function():
     found = predictive(tb.likelihoods.StudentT(3.0, 0.5), np.array([[0.7], [5.0]]))
     levels = np.array([0.01, 0.4, 0.9])
