@@ -29,6 +29,7 @@ bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of the d
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/members.py
 	$(BIN)/python benchmarks/prediction.py
+	$(BIN)/python benchmarks/aleatoric.py
 	$(BIN)/python benchmarks/ensemble_size.py
 	$(BIN)/python benchmarks/dropout_study.py
 	$(BIN)/python benchmarks/mcmc.py rates

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -235,3 +236,41 @@ def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
     one, two = (tb.load(out).predict([[40.0, 0, 1, 0, 1, 3000.0, 4.0]]).probs for out in (run, tmp_path / "whole"))
     assert (one == two).all()
     assert not (run / "checkpoint").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("-t", "species", "--likelihood", "poisson"), "numbers in 'species' for --likelihood poisson"),
+        (("-t", "species", "--likelihood", "ordinal"), "Number its values in their order"),
+        (
+            ("-t", "depth", "--likelihood", "laplace", "--task", "classification"),
+            "--task regression for --likelihood laplace",
+        ),
+        (("-t", "depth", "--likelihood", "poisson"), "whole numbers from 0 on as y of Poisson"),
+    ],
+)
+def test_a_likelihood_that_does_not_fit_the_target_is_refused_in_a_sentence(arguments, said, tmp_path):
+    data = penguins(tmp_path / "data.csv")
+    code, _, error = call("fit", data, "--out", tmp_path / "run", "-m", "map", *QUICK, *arguments)
+    assert code == 2
+    assert said in error
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["heteroscedastic", "studentt", "laplace", "poisson", "negativebinomial", "ordinal"])
+def test_each_likelihood_fits_reports_and_predicts(name, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=60)
+    y = {"ordinal": np.digitize(x, [-1.0, 0.0, 1.0]) + 8, "poisson": rng.poisson(np.exp(x))}
+    y["negativebinomial"] = y["poisson"]
+    path = tmp_path / "data.csv"
+    tables.write(pa.table({"x": x, "y": y.get(name, x + rng.normal(size=60))}), path)
+    arguments = ["-t", "y", "--likelihood", name, "--out", tmp_path / "run", "-m", "map", *QUICK]
+    code, _, error = call("fit", path, *arguments)
+    assert (code, error) == (0, "")
+    assert (tmp_path / "run" / "report.html").exists()
+    code, said, error = call("predict", tmp_path / "run", path)
+    assert (code, error) == (0, "")
+    head = said.splitlines()[0]
+    assert ("p(8)" in head and head.index("p(9)") < head.index("p(10)")) if name == "ordinal" else ("y_mean" in head)

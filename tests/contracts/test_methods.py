@@ -33,13 +33,29 @@ TINY = {
 POINT = ("map", "ensemble", "mcdropout", "swag")
 """Methods that hold noise and scales at one value; all others sample them."""
 NUMBERS = table(24)
+COUNTED = tb.Data(NUMBERS.x, np.maximum(np.round(2.0 + 2.0 * np.asarray(NUMBERS.y)), 0.0))
+TASKS = tb.likelihoods.MultiTask(
+    {
+        "size": tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)),
+        "kind": tb.likelihoods.Categorical(temperature=dist.LogNormal(0.0, 1.0)),
+    }
+)
 LIKELIHOODS = {
     "gaussian": (tb.likelihoods.Gaussian(0.2), NUMBERS),
     "unknown noise": (tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)), NUMBERS),
     "heteroscedastic": (tb.likelihoods.Heteroscedastic(), NUMBERS),
     "bernoulli": (tb.likelihoods.Bernoulli(), labelled(24, classes=2)),
     "categorical": (tb.likelihoods.Categorical(), labelled(24)),
+    "studentt": (tb.likelihoods.StudentT(dist.Gamma(2.0, 0.1), dist.Gamma(0.5, 1.0)), NUMBERS),
+    "laplace": (tb.likelihoods.Laplace(dist.Gamma(0.5, 1.0)), NUMBERS),
+    "noisycategorical": (tb.likelihoods.NoisyCategorical(samples=8), labelled(24)),
+    "poisson": (tb.likelihoods.Poisson(), COUNTED),
+    "negativebinomial": (tb.likelihoods.NegativeBinomial(dist.LogNormal(1.0, 1.0)), COUNTED),
+    "ordinal": (tb.likelihoods.Ordinal(), labelled(24)),
+    "multitask": (TASKS, tb.Data(NUMBERS.x, np.column_stack([NUMBERS.y, labelled(24).y]))),
 }
+HEAVY = ("studentt", "laplace", "noisycategorical", "negativebinomial", "ordinal", "multitask")
+"""Likelihoods whose programs take long to compile: for the slow tests, whatever the method."""
 PRIORS = {
     "normal": tb.priors.Normal(1.0),
     "fan-in": tb.priors.Normal(tb.priors.fan_in(1.0)),
@@ -61,7 +77,7 @@ def _cases(others, always):
     """
 
     def marks(name, other):
-        quick = name == "map" or (name in POINT and other in always.get(name, always["rest"]))
+        quick = (name == "map" and other not in HEAVY) or (name in POINT and other in always.get(name, always["rest"]))
         return () if quick else SLOW
 
     return [pytest.param(name, other, marks=marks(name, other)) for name in TINY for other in others]
@@ -87,20 +103,25 @@ def fit(name, likelihood="gaussian", prior="normal", **options):
 def test_predictions_have_the_shapes_of_semantics(name, likelihood, key):
     posterior, data = fit(name, likelihood)
     predictive = posterior.predict(data.x[:7])
+    assert predictive.log_prob(data.y[:7]).shape == (7,)
+    assert predictive.sample(key, 3).shape == (3, *data.y[:7].shape)
+    tasks = predictive.tasks if likelihood == "multitask" else {"": predictive}
+    for task in tasks.values():
+        _check_shapes(task, LIKELIHOODS[likelihood][0], numbers=data.y.ndim == 2 and task is not tasks.get("kind"))
+
+
+def _check_shapes(predictive, likelihood, numbers):
     np.testing.assert_array_equal(predictive.total, predictive.aleatoric + predictive.epistemic)
     assert float(predictive.epistemic.min()) >= 0.0
-    assert predictive.log_prob(data.y[:7]).shape == (7,)
-    if data.y.ndim == 2:
+    if numbers:
         for part in (predictive.mean, predictive.std, predictive.quantile(0.3), predictive.total, predictive.mode):
             assert part.shape == (7, 1)
-        assert predictive.sample(key, 3).shape == (3, 7, 1)
         lower, upper = predictive.interval(0.8)
-        assert (lower < upper).all()
+        assert (lower <= upper if predictive.discrete else lower < upper).all()
     else:
-        assert predictive.probs.shape == (7, 2 if likelihood == "bernoulli" else 3)
+        assert predictive.probs.shape == (7, 2 if isinstance(likelihood, tb.likelihoods.Bernoulli) else 3)
         np.testing.assert_allclose(predictive.probs.sum(1), 1.0, rtol=1e-5)
         assert predictive.total.shape == predictive.mode.shape == (7,)
-        assert predictive.sample(key, 3).shape == (3, 7)
 
 
 CLOSED = ("inverse-gamma variance", "exponential variance")

@@ -12,6 +12,8 @@ from tunbridge import metrics
 class Numbers:
     """A predictive with normal or mixture marginals from scipy."""
 
+    discrete = False
+
     def __init__(self, means, sigma):
         self.parts = [stats.norm(m, sigma) for m in np.atleast_2d(means)]  # each (points,)
 

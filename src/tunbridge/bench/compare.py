@@ -3,7 +3,7 @@
 import dataclasses
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
 from tunbridge.inference.registry import COMPARED, METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
-from tunbridge.model.likelihoods.base import OfNumbers
+from tunbridge.model.likelihoods.base import OfClasses
+from tunbridge.model.likelihoods.multitask import MultiTask
 from tunbridge.model.model import Model
 
 NUMBERS = {
@@ -34,6 +35,21 @@ CLASSES = {
     "Brier": metrics.brier,
     "ECE": metrics.ece,
 }
+
+
+def _scores(likelihood: Any) -> Mapping[str, Callable[[Any, Any], float]]:
+    """What a predictive of this likelihood is judged by; of several tasks each by its own, and the NLL of all."""
+    if not isinstance(likelihood, MultiTask):
+        return CLASSES if isinstance(likelihood, OfClasses) else NUMBERS
+    found = {"NLL": NUMBERS["NLL"]}
+    for number, (name, task) in enumerate(zip(likelihood.names, likelihood.tasks, strict=True)):
+        for label, score in _scores(task).items():
+            found[f"{label} of {name}"] = _of_task(likelihood, number, name, score)
+    return found
+
+
+def _of_task(likelihood: MultiTask, number: int, name: str, score: Callable) -> Callable:
+    return lambda predictive, y: score(predictive.tasks[name], likelihood.blocks(y)[number])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +89,7 @@ def compare(
 ) -> Comparison:
     """Fit several methods to the same training rows and score them on the same test rows.
 
-    x, and y where it is numbers, are standardised by the training rows; figures are in the data's own units. Known
+    x, and y where it is real numbers, are standardised by the training rows; figures are in the data's own units. Known
     noise is in these units too; a prior on noise refers to y / sd(y).
 
     Parameters
@@ -96,9 +112,9 @@ def compare(
     x, y, weight = _rows(train)
     test_x, test_y, _ = _rows(test)
     truth = np.asarray(model.bind(Data(x, y, weight))[0].likelihood.check(Data(test_x, test_y).y))
-    scores = CLASSES
-    if isinstance(model.likelihood, OfNumbers):
-        scores, truth = NUMBERS, np.asarray(test_y, np.float64).reshape(truth.shape)
+    scores = _scores(model.likelihood)
+    if not isinstance(model.likelihood, OfClasses):
+        truth = np.asarray(test_y, np.float64).reshape(truth.shape)
     rows, posteriors, predictives = [], {}, {}
     for name, method in _named(methods).items():
         folder = None if checkpoint is None else Path(checkpoint) / name

@@ -14,6 +14,7 @@ def compare(
     methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else all but the samplers.")] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
     task: options.TaskOption = None,
+    likelihood: options.LikelihoodOption = None,
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
@@ -36,6 +37,7 @@ def compare(
         data,
         target,
         task=task,
+        likelihood=likelihood,
         ignore=ignore,
         categorical=categorical,
         drop_missing=drop_missing,

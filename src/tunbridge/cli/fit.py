@@ -14,6 +14,7 @@ def fit(
     method: Annotated[str, typer.Option("--method", "-m", help="A name that `tunbridge methods` lists.")] = "ensemble",
     out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the posterior and its report.")] = Path("run"),
     task: options.TaskOption = None,
+    likelihood: options.LikelihoodOption = None,
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
@@ -35,6 +36,7 @@ def fit(
         data,
         target,
         task=task,
+        likelihood=likelihood,
         ignore=ignore,
         categorical=categorical,
         drop_missing=drop_missing,

@@ -12,6 +12,14 @@ TaskOption = Annotated[
     Task | None,
     typer.Option(help="What the target is. Unless given, text, two values and codes 0, 1, ... are classes."),
 ]
+Family = Literal["gaussian", "heteroscedastic", "studentt", "laplace", "poisson", "negativebinomial", "ordinal"]
+LikelihoodOption = Annotated[
+    Family | None,
+    typer.Option(
+        "--likelihood",
+        help="How targets vary around what is predicted: numbers, counts, or classes numbered in their order.",
+    ),
+]
 Ignore = Annotated[list[str], typer.Option(help="A column to leave out; give it again for several.")]
 Categorical = Annotated[list[str], typer.Option(help="A column of codes to read as categories, not as numbers.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]

@@ -11,11 +11,13 @@ import pyarrow as pa
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.report import Study, report
 from tunbridge.core.errors import InputError
+from tunbridge.core.types import Likelihood
 from tunbridge.datasets import table as tables
-from tunbridge.datasets.encoding import Column, Encoding, Task
+from tunbridge.datasets.encoding import Column, Encoding, Task, is_number
 from tunbridge.datasets.scaling import split_rows
 from tunbridge.inference.base import Method
 from tunbridge.model import defaults
+from tunbridge.model.likelihoods import Ordinal
 from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP
 
@@ -44,6 +46,7 @@ class Rows:
         targets: list[str],
         *,
         task: Task | None,
+        likelihood: str | None,
         ignore: list[str],
         categorical: list[str],
         drop_missing: bool,
@@ -62,9 +65,10 @@ class Rows:
             whole, kept = tables.drop_missing(whole, used)
         tables.refuse_missing(whole, used)
         unique = list(dict.fromkeys(targets))
+        task = _task(task, likelihood, unique, whole)
         encoding = Encoding.of(whole, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(whole.num_rows, test_share, seed)
-        return cls(path, whole, kept + 1, encoding, _model(encoding, hidden), train, test, num - len(kept))
+        return cls(path, whole, kept + 1, encoding, _model(encoding, likelihood, hidden), train, test, num - len(kept))
 
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(x, y) of some rows."""
@@ -132,10 +136,29 @@ def _split(num: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(train), np.sort(test)
 
 
-def _model(encoding: Encoding, hidden: str | None) -> Model:
-    likelihood = defaults.of_classes(len(encoding.classes)) if encoding.classes else defaults.of_numbers()
+def _task(task: Task | None, likelihood: str | None, targets: list[str], table: pa.Table) -> Task | None:
+    """The task that the likelihood is for, where one is named; InputError where the table or --task is for another."""
+    if likelihood is None:
+        return task
+    fits: Task = "classification" if likelihood == "ordinal" else "regression"
+    if task not in (None, fits):
+        raise InputError(f"--task {fits} for --likelihood {likelihood}", f"--task {task}", "Change one of them.")
+    for name in targets:
+        if not is_number(table[name].type):
+            raise InputError(
+                f"numbers in {name!r} for --likelihood {likelihood}",
+                f"{table[name].type}",
+                "Number its values in their order, or leave --likelihood out.",
+            )
+    return fits
+
+
+def _model(encoding: Encoding, likelihood: str | None, hidden: str | None) -> Model:
+    made: Likelihood = defaults.of_classes(len(encoding.classes)) if encoding.classes else defaults.of_numbers()
+    if likelihood is not None:
+        made = Ordinal(len(encoding.classes)) if likelihood == "ordinal" else defaults.LIKELIHOODS[likelihood]()
     network = defaults.network() if hidden is None else MLP(_widths(hidden))
-    return Model(network, defaults.prior(), likelihood)
+    return Model(network, defaults.prior(), made)
 
 
 def _widths(hidden: str) -> tuple[int, ...]:

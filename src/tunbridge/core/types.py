@@ -113,7 +113,11 @@ class Likelihood(Protocol):
         ...
 
     def with_outputs(self, num: int) -> "Likelihood":
-        """The same likelihood for that many outputs, where it leaves the number open."""
+        """The same likelihood for that many outputs, where they settle what it leaves open."""
+        ...
+
+    def bind(self, y: Array) -> "Likelihood":
+        """The same likelihood with what it leaves open, such as how many classes there are, settled by y."""
         ...
 
     def sample_noise(self, key: Key) -> PyTree:
@@ -132,8 +136,16 @@ class Likelihood(Protocol):
         """Over y: batch shape (points,), all else is event."""
         ...
 
+    def measured(self, y: Array) -> Any:
+        """Which columns of y have units and may be standardised, (columns,) of bool."""
+        ...
+
     def in_units(self, scale: Array) -> "Likelihood":
         """The same likelihood for y / scale: known numbers are converted."""
+        ...
+
+    def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:
+        """Y with residuals of that share of their size, where it has residuals: point methods start there."""
         ...
 
 
@@ -160,6 +172,11 @@ class Predictive(Protocol):
     `total` = `aleatoric` + `epistemic`, exactly. Aleatoric is what the noise would leave if the weights were known,
     epistemic what is due to not knowing them.
     """
+
+    @property
+    def discrete(self) -> bool:
+        """Whether y is whole numbers in an order: counts, or the numbers of ordered classes."""
+        ...
 
     @property
     def mean(self) -> Array:

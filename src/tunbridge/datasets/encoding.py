@@ -35,14 +35,14 @@ class Column:
     @classmethod
     def of(cls, name: str, values: pa.ChunkedArray, category: bool = False) -> "Column":
         """A number where the values are, else a category; InputError for what is neither."""
-        if _is_number(values.type) and not category:
+        if is_number(values.type) and not category:
             return cls(name, date=_is_date(values.type))
-        if not (_is_text(values.type) or _is_number(values.type)):
+        if not (_is_text(values.type) or is_number(values.type)):
             raise InputError(
                 "columns of numbers, dates, text or yes/no", f"{values.type} in {name!r}", "Leave it out with --ignore."
             )
         texts = _texts(values)
-        levels = tuple(sorted(set(texts)))
+        levels = tuple(sorted(set(texts), key=float if _is_real(values.type) else None))
         if len(levels) > _MOST_LEVELS:
             raise InputError(
                 f"at most {_MOST_LEVELS} different values in a column of text",
@@ -74,7 +74,7 @@ class Column:
     def numbers(self, values: pa.ChunkedArray) -> np.ndarray:
         """(rows, outputs): the number itself, or 1 in the place of the level."""
         if not self.levels:
-            if not _is_number(values.type) or _is_date(values.type) != self.date:
+            if not is_number(values.type) or _is_date(values.type) != self.date:
                 wanted = "dates" if self.date else "numbers"
                 raise InputError(f"{wanted} in {self.name!r}, as in training", f"{values.type}", "Convert the column.")
             return _floats(values)[:, None]
@@ -84,9 +84,14 @@ class Column:
         return np.eye(len(self.levels))[codes]
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number(kind: pa.DataType) -> bool:
+    """Whether a column of this type is numbers or dates."""
     types = pa.types
     return types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or _is_date(kind)
+
+
+def _is_real(kind: pa.DataType) -> bool:
+    return is_number(kind) and not _is_date(kind)
 
 
 def _is_date(kind: pa.DataType) -> bool:
@@ -216,7 +221,7 @@ def _column(plain: dict[str, Any]) -> Column:
 
 def _looks_like_classes(values: pa.ChunkedArray) -> bool:
     """Text and yes/no, and whole numbers that count 0, 1, ... up to at most 20 classes, or take two values."""
-    if not _is_number(values.type):
+    if not is_number(values.type):
         return True
     if not pa.types.is_integer(values.type):
         return False

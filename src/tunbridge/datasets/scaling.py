@@ -49,6 +49,14 @@ class Scaling(eqx.Module):
         y_shift, y_scale = (None, None) if y is None else _statistics(_matrix(y), weight)
         return cls(x_shift, x_scale, y_shift, y_scale)
 
+    def keeping(self, x: Any = (), y: Any = ()) -> "Scaling":
+        """The same, but for columns of x and of y that stay as they are: their numbers, or a mask of them."""
+        x_shift, x_scale = _kept(self.x_shift, self.x_scale, x)
+        if self.y_shift is None or self.y_scale is None:
+            return Scaling(x_shift, x_scale, None, None)
+        y_shift, y_scale = _kept(self.y_shift, self.y_scale, y)
+        return Scaling(x_shift, x_scale, y_shift, y_scale)
+
     def apply(self, data: Data) -> Data:
         """Rows in standard units."""
         return Data(self.inputs(data.x), self.targets(data.y), data.weight)
@@ -71,6 +79,12 @@ class Scaling(eqx.Module):
 def _matrix(y: Any) -> np.ndarray:
     values = np.asarray(y, np.float64)
     return values[:, None] if values.ndim == 1 else values
+
+
+def _kept(shift: np.ndarray, scale: np.ndarray, columns: Any) -> tuple[np.ndarray, np.ndarray]:
+    shift, scale = shift.copy(), scale.copy()
+    shift[columns], scale[columns] = 0.0, 1.0
+    return shift, scale
 
 
 def _statistics(rows: np.ndarray, weight: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -33,7 +33,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     prior
         Of the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, a scale around 1 that is unknown.
     likelihood
-        None is ``Bernoulli()`` for two classes and ``Categorical()`` for more.
+        None is ``Bernoulli()`` for two classes and ``Categorical()`` for more. ``Ordinal()`` takes the labels to be in
+        the order of `classes_`.
     class_weight
         None, "balanced" (each class counts as much as another, n rows in all), or a dict of label to weight; they
         multiply sample weights.

@@ -9,14 +9,15 @@ from sklearn.utils.validation import validate_data
 from tunbridge.core.errors import InputError
 from tunbridge.estimators.base import BayesianEstimator, weights
 from tunbridge.model import defaults
-from tunbridge.model.likelihoods.base import OfNumbers
+from tunbridge.model.likelihoods.base import OfCounts, OfNumbers
 
 
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
     """Regression with a Bayesian neural network, for scikit-learn.
 
-    X and y are standardised by the rows of `fit`, and everything comes back in their own units. Equal rows are merged
-    and rows of weight 0 left out, so that a weight is exactly so many copies and the order of rows does not matter.
+    X, and y unless it is counts, are standardised by the rows of `fit`, and everything comes back in their own units.
+    Equal rows are merged and rows of weight 0 left out, so that a weight is exactly so many copies and the order of
+    rows does not matter.
 
     Parameters
     ----------
@@ -28,7 +29,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         Of the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, a scale around 1 that is unknown.
     likelihood
         None is ``Gaussian(dist.Gamma(0.5, 1.0))``, unknown noise in units of sd(y). A known number is in the units of
-        y. For noise that varies with x pass ``Heteroscedastic()``.
+        y. For noise that varies with x pass ``Heteroscedastic()``, against outliers ``StudentT`` or ``Laplace``, for
+        counts ``Poisson()`` or ``NegativeBinomial``: these leave y as it is.
     checkpoint, max_seconds, progress
         As for `tunbridge.inference.base.Method.fit`.
     random_state
@@ -56,8 +58,12 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         """Learn from rows X (points, features) and y (points,) or (points, outputs); a weight counts copies."""
         x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         likelihood = defaults.of_numbers() if self.likelihood is None else self.likelihood
-        if not isinstance(likelihood, OfNumbers):
-            raise InputError("a likelihood of numbers", f"{likelihood!r}"[:60], "Use BayesianClassifier for classes.")
+        if not isinstance(likelihood, OfNumbers | OfCounts):
+            raise InputError(
+                "a likelihood of numbers or counts",
+                f"{likelihood!r}"[:60],
+                "Use BayesianClassifier for classes, and tb.Model with tb.compare for several tasks.",
+            )
         self._flat = y.ndim == 1
         self.n_outputs_ = 1 if self._flat else y.shape[1]
         self._learn(x, y, weights(sample_weight, x), likelihood)

@@ -14,7 +14,8 @@ from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.diagnostics import psis
-from tunbridge.model.likelihoods.base import OfClasses
+from tunbridge.model.likelihoods.base import OfClasses, OfCounts
+from tunbridge.model.likelihoods.multitask import MultiTask
 
 BATCHES, SIZE = 10, 50
 """Replicates are drawn in so many batches of that size; the first batch is kept."""
@@ -72,7 +73,7 @@ def _checked(posterior: Any, data: Data) -> np.ndarray:
 
 def _replicated(posterior: Any, x: Any, y: np.ndarray, key: Key) -> tuple[list[dict[str, Any]], np.ndarray]:
     """Rows of statistics, and some replicates."""
-    predictive, statistics = posterior.predict(x), _statistics(posterior, y)
+    predictive, statistics = posterior.predict(x), _statistics(posterior.model.likelihood, y)
     found: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
     first, *others = jax.random.split(key, BATCHES)
     kept = np.asarray(predictive.sample(first, SIZE))
@@ -88,12 +89,22 @@ def _row(name: str, seen: float, found: np.ndarray) -> dict[str, Any]:
     return {"statistic": name, "observed": seen, "expected": found.mean(), "sd": found.std(), "p": larger}
 
 
-def _statistics(posterior: Any, y: np.ndarray) -> Statistics:
-    if isinstance(posterior.model.likelihood, OfClasses):
-        num = posterior.model.likelihood.num_classes(jnp.asarray(y))
+def _statistics(likelihood: Any, y: np.ndarray) -> Statistics:
+    if isinstance(likelihood, MultiTask):
+        found: Statistics = {}
+        for number, (name, task) in enumerate(zip(likelihood.names, likelihood.tasks, strict=True)):
+            own = _statistics(task, likelihood.blocks(y)[number])
+            found |= {f"{name}: {label}": _of_task(likelihood, number, made) for label, made in own.items()}
+        return found
+    if isinstance(likelihood, OfClasses):
+        num = likelihood.num_classes(jnp.asarray(y))
         return {**{f"share of class {c}": _share(c) for c in range(num)}, "entropy of the shares": _entropy(num)}
     of = [""] if y.shape[1] == 1 else [f" of output {output}" for output in range(y.shape[1])]
     return {f"{name}{of[o]}": _of(o, made) for o in range(y.shape[1]) for name, made in _MOMENTS.items()}
+
+
+def _of_task(likelihood: Any, number: int, statistic: Callable[[np.ndarray], np.ndarray]) -> Callable:
+    return lambda values: statistic(likelihood.blocks(values)[number])
 
 
 def _of(output: int, statistic: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray], np.ndarray]:
@@ -137,23 +148,40 @@ def _left_out(posterior: Any, x: Any, y: np.ndarray, key: Key) -> tuple[psis.Loo
         if len(log_likelihood) < psis.LEAST:
             return None, None
         loo, log_weights = psis.loo(log_likelihood)
-        weights = np.exp(log_weights)
-        if isinstance(posterior.model.likelihood, OfClasses):
-            probs = np.einsum("sp,spc->pc", weights, np.asarray(predictive.functions, np.float64))
-            pits.append(_randomised(jax.random.fold_in(key, start), probs, y[rows]))
-        else:
-            pits.append(np.einsum("sp,spo->po", weights, np.asarray(predictive.cdfs(y[rows]), np.float64)))
+        uniform = jax.random.uniform(jax.random.fold_in(key, start), y[rows].shape)
+        drawn = np.asarray(uniform, np.float64).reshape(len(uniform), -1)
+        pits.append(_pit(posterior.model.likelihood, predictive, y[rows], np.exp(log_weights), drawn))
         parts.append(loo)
     fields = (field.name for field in dataclasses.fields(psis.Loo))
     joined = psis.Loo(*(np.concatenate([getattr(part, name) for part in parts]) for name in fields))
     return joined, np.clip(np.concatenate(pits), 0.0, 1.0)
 
 
-def _randomised(key: Key, probs: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Uniform between P(Y < y) and P(Y <= y) of the class numbers, (points, 1)."""
-    upper = np.cumsum(probs, axis=1)[np.arange(len(labels)), labels]
-    own = probs[np.arange(len(labels)), labels]
-    return (upper - own * np.asarray(jax.random.uniform(key, labels.shape), np.float64))[:, None]
+def _pit(likelihood: Any, predictive: Any, y: np.ndarray, weights: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """P(Y <= y), (points, columns), with weights (networks, points); of whole numbers down to P(Y < y) as drawn."""
+    if isinstance(likelihood, MultiTask):
+        pairs = zip(likelihood.tasks, predictive.tasks.values(), likelihood.blocks(y), strict=True)
+        ends = np.cumsum(likelihood.columns)
+        return np.concatenate(
+            [
+                _pit(task, own, block, weights, drawn[:, end - wide : end])
+                for (task, own, block), end, wide in zip(pairs, ends, likelihood.columns, strict=True)
+            ],
+            axis=1,
+        )
+    if isinstance(likelihood, OfClasses):
+        probs = np.einsum("sp,spc->pc", weights, np.asarray(predictive.functions, np.float64))
+        labels = y.astype(int)
+        upper = np.cumsum(probs, axis=1)[np.arange(len(labels)), labels]
+        return (upper - probs[np.arange(len(labels)), labels] * drawn[:, 0])[:, None]
+    upper = _weighed(weights, predictive.cdfs(y))
+    if not isinstance(likelihood, OfCounts):
+        return upper
+    return upper - (upper - _weighed(weights, predictive.cdfs(y - 1))) * drawn
+
+
+def _weighed(weights: np.ndarray, each: Any) -> np.ndarray:
+    return np.einsum("sp,spo->po", weights, np.asarray(each, np.float64))
 
 
 def _said(loo: psis.Loo | None, pit: np.ndarray | None) -> list[str]:

@@ -13,9 +13,9 @@ from tunbridge.datasets.scaling import Scaling
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.summary import Summary
-from tunbridge.model.likelihoods.base import OfNumbers
 from tunbridge.model.model import Model
-from tunbridge.predict.scaled import ScaledPredictive
+from tunbridge.model.networks.offset import Offset
+from tunbridge.predict.scaled import in_units
 
 
 class Standardised(Posterior):
@@ -45,7 +45,7 @@ class Standardised(Posterior):
         predictive = self.posterior.predict(self.scaling.inputs(check_x(x)), key=key, num=num)
         if self.scaling.y_shift is None:
             return predictive
-        return ScaledPredictive(predictive, self.scaling.y_shift, self.scaling.y_scale)
+        return in_units(predictive, self.scaling.y_shift, self.scaling.y_scale)
 
     def summary(self) -> Summary:
         """That of the standardised model: see `Posterior.summary`."""
@@ -64,7 +64,8 @@ def fit_standardised(
 ) -> Standardised:
     """The posterior that `method` finds once x, and y where it is numbers, are standardised by these very rows.
 
-    Known noise is in the units of y; a prior on noise refers to y / sd(y).
+    Known noise is in the units of y; a prior on noise refers to y / sd(y). Counts, classes and an exposure that
+    `tunbridge.networks.Offset` reads stay as they are.
 
     Parameters
     ----------
@@ -75,9 +76,10 @@ def fit_standardised(
     key, options
         Those of `Method.fit`.
     """
-    model.bind(Data(x, y, weight))
-    x, y = np.asarray(x), np.asarray(y)
-    scaling = Scaling.of(x, y if isinstance(model.likelihood, OfNumbers) else None, weight)
+    _, bound = model.bind(Data(x, y, weight))
+    x, y, measured = np.asarray(x), np.asarray(y), np.asarray(model.likelihood.measured(bound.y))
+    exposure = [model.network.column] if isinstance(model.network, Offset) else []
+    scaling = Scaling.of(x, y if measured.any() else None, weight).keeping(exposure, ~measured)
     if scaling.y_scale is not None:
         model = dataclasses.replace(model, likelihood=model.likelihood.in_units(jnp.asarray(scaling.y_scale)))
     rows = Data(scaling.inputs(x), scaling.targets(y), weight)

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core.types import Predictive
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Predictive
 from tunbridge.metrics.scoring import column, labels
 
 Edges = Callable[[np.ndarray, int], np.ndarray]
@@ -56,6 +58,16 @@ def coverage(predictive: Predictive, y: Any, mass: float = 0.9) -> float:
     return float(jnp.mean((lower <= values) & (values <= upper)))
 
 
-def pit(predictive: Predictive, y: Any) -> Array:
-    """Probability integral transforms F(y), (points, outputs): uniform if the predictive is right."""
-    return predictive.cdf(column(predictive, y))
+def pit(predictive: Predictive, y: Any, key: Key | None = None) -> Array:
+    """Probability integral transforms F(y), (points, outputs): uniform if the predictive is right.
+
+    Of counts and ordered classes they are drawn evenly between F(y - 1) and F(y), for which a key is needed
+    :cite:p:`czado2009predictive`.
+    """
+    values = column(predictive, y)
+    if not predictive.discrete:
+        return predictive.cdf(values)
+    if key is None:
+        raise InputError("key= for whole numbers, whose PIT is drawn", "none", "Write pit(..., jax.random.key(0)).")
+    below, upper = predictive.cdf(jnp.stack([values - 1, values]))
+    return below + (upper - below) * jax.random.uniform(key, values.shape)

@@ -10,6 +10,7 @@ from tunbridge.core.quadrature import panels
 from tunbridge.core.types import Predictive
 
 _TAIL = 1e-6
+_MOST_STEPS = 2048
 
 
 def column(predictive: Predictive, y: Any) -> Array:
@@ -60,11 +61,16 @@ def brier(predictive: Predictive, y: Any) -> float:
 def crps(predictive: Predictive, y: Any) -> float:
     r"""Continuous ranked probability score, in the units of y :cite:p:`gneiting2007strictly`.
 
-    The mean of :math:`\int (F(t) - 1\{t \ge y\})^2 \, dt`, by Gauss-Legendre panels on both sides of y.
+    The mean of :math:`\int (F(t) - 1\{t \ge y\})^2 \, dt`, by Gauss-Legendre panels on both sides of y. Of counts and
+    ordered classes it is the ranked probability score, a sum over whole numbers, where these span up to 2,048.
     """
     values = column(predictive, y)
     low, high = predictive.quantile([_TAIL, 1 - _TAIL])
     inside = jnp.clip(values, low, high)
+    if predictive.discrete and float(jnp.max(high - low)) < _MOST_STEPS:
+        steps = jnp.arange(float(jnp.max(high - low)) + 1)[:, None, None] + low[None]
+        gap = (predictive.cdf(steps) - (steps >= values[None])) ** 2
+        return float(jnp.mean(jnp.sum(gap, axis=0) + jnp.abs(values - inside)))
     nodes, weights = panels(16)
     left = low[None] + (inside - low)[None] * nodes[:, None, None]
     right = inside[None] + (high - inside)[None] * nodes[:, None, None]

@@ -1,8 +1,20 @@
 """The model of a table where the user names none: its noise and the scale of its prior are unknown."""
 
+from collections.abc import Callable
+
 import numpyro.distributions as dist
 
-from tunbridge.model.likelihoods import Bernoulli, Categorical, Gaussian
+from tunbridge.core.types import Likelihood
+from tunbridge.model.likelihoods import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    Heteroscedastic,
+    Laplace,
+    NegativeBinomial,
+    Poisson,
+    StudentT,
+)
 from tunbridge.model.networks import MLP
 from tunbridge.model.priors import Normal, fan_in
 
@@ -25,3 +37,14 @@ def of_numbers() -> Gaussian:
 def of_classes(num: int) -> Bernoulli | Categorical:
     """A logit for two classes, one a class for more."""
     return Bernoulli() if num == 2 else Categorical(num)
+
+
+LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {
+    "gaussian": of_numbers,
+    "heteroscedastic": Heteroscedastic,
+    "studentt": lambda: StudentT(4.0, dist.Gamma(0.5, 1.0)),
+    "laplace": lambda: Laplace(dist.Gamma(0.5, 1.0)),
+    "poisson": Poisson,
+    "negativebinomial": lambda: NegativeBinomial(dist.LogNormal(1.0, 1.0)),
+}
+"""By name, those of numbers and of counts that a table may be given, with their noise unknown."""

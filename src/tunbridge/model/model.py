@@ -13,6 +13,7 @@ from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import describe
 from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree, Scalar
+from tunbridge.model.networks.offset import Offset
 
 _MOST_SHOWN = 300
 """How many characters of a part a notebook shows."""
@@ -56,8 +57,9 @@ class Model(eqx.Module):
     def bind(self, data: Data) -> tuple["Model", Data]:
         """Model and data made to fit each other, or InputError: nothing is computed yet."""
         y = self.likelihood.check(data.y)
-        num = self.likelihood.num_outputs(y)
-        network, likelihood = self.network.with_outputs(num), self.likelihood.with_outputs(num)
+        likelihood = self.likelihood.bind(y)
+        num = likelihood.num_outputs(y)
+        network = self.network.with_outputs(num)
         row = jax.ShapeDtypeStruct(data.x.shape[1:], data.x.dtype)
         model = dataclasses.replace(self, network=network, likelihood=likelihood, inputs=row)
         weights = jax.eval_shape(model.network.init, jax.random.key(0), data.x)
@@ -80,6 +82,8 @@ class Model(eqx.Module):
                 f"shape {x.shape}",
                 "Pass the features it was trained for, in the same order.",
             )
+        if isinstance(self.network, Offset):
+            self.network.check(x)
         try:
             shape = jax.eval_shape(self.network.apply, weights, x).shape
         except (TypeError, ValueError) as error:

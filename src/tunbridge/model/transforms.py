@@ -137,3 +137,18 @@ def check_number(value: PyTree, name: str) -> PyTree:
     if _is_unknown(value):
         raise InputError(f"{name} as a number", type(value).__name__, f"Give {name} a value: it cannot be unknown.")
     return check_positive(value, name)
+
+
+def divided(spec: PyTree, scale: Array) -> PyTree:
+    """The spec with its known numbers divided; priors stay as they are."""
+    return jax.tree.map(
+        lambda entry: entry if _is_unknown(entry) else jnp.asarray(entry) / scale, spec, is_leaf=_is_unknown
+    )
+
+
+def shapes(spec: PyTree) -> list[tuple[int, ...]]:
+    """The shape of each entry, known or not."""
+    return [
+        entry.shape() if _is_unknown(entry) else jnp.shape(entry)
+        for entry in jax.tree.leaves(spec, is_leaf=_is_unknown)
+    ]

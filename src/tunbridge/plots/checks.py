@@ -13,11 +13,14 @@ from tunbridge.plots.curves import BLUE, GREY, ORANGE, SHADES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_FEW = 50
+
 
 def check(check: Check, *, output: int = 0, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
     """Three pictures of what `Posterior.check` found; one where no points could be left out.
 
-    The data among data sets that the posterior expected instead: densities of one output, or shares of classes. The
+    The data among data sets that the posterior expected instead: densities of one output, or shares of classes and
+    small counts. The
     distribution function of P(Y <= y) of points left out, less the diagonal, with the band that it leaves once in 20
     data sets if the model is right. And k-hat of each point.
     """
@@ -28,20 +31,26 @@ def check(check: Check, *, output: int = 0, axes: "Sequence[Axes] | None" = None
         axes = plt.subplots(1, num, figsize=(1.0 + 4.2 * num, 3.6), layout="constrained", squeeze=False)[1][0]
     if len(axes) != num:
         raise InputError(f"{num} axes", f"{len(axes)}", "Leave axes= out, or make as many.")
-    if check.observed.ndim == 1:
-        _shares(check, axes[0])
+    seen = check.observed if check.observed.ndim == 1 else check.observed[:, output]
+    replicated = check.replicated if check.observed.ndim == 1 else check.replicated[..., output]
+    if _few(seen) and _few(replicated):
+        _shares(seen, replicated, axes[0])
     else:
-        _densities(check, axes[0], output)
+        _densities(seen, replicated, axes[0])
     if check.loo is not None and check.pit is not None:
         _levels(check.pit[:, output], axes[1])
         _tails(check.loo.khat, axes[2])
     return list(axes)
 
 
-def _densities(check: Check, axes: "Axes", output: int) -> None:
+def _few(values: np.ndarray) -> bool:
+    """Whether they are whole numbers from 0 to below 50: classes or small counts."""
+    return bool((values == np.round(values)).all() and values.min() >= 0 and values.max() < _FEW)
+
+
+def _densities(seen: np.ndarray, replicated: np.ndarray, axes: "Axes") -> None:
     from scipy import stats
 
-    seen, replicated = check.observed[:, output], check.replicated[..., output]
     low, high = np.quantile(replicated, [0.001, 0.999])
     low, high = min(low, seen.min()), max(high, seen.max())
     grid = np.linspace(low - 0.05 * (high - low), high + 0.05 * (high - low), 300)
@@ -54,16 +63,16 @@ def _densities(check: Check, axes: "Axes", output: int) -> None:
     axes.legend(frameon=False, fontsize="small")
 
 
-def _shares(check: Check, axes: "Axes") -> None:
-    labels = np.arange(max(check.observed.max(), check.replicated.max()) + 1)
-    seen = (check.observed[None] == labels[:, None]).mean(axis=1)
-    replicated = (check.replicated[:, None] == labels[None, :, None]).mean(axis=2)
+def _shares(seen: np.ndarray, replicated: np.ndarray, axes: "Axes") -> None:
+    labels = np.arange(int(max(seen.max(), replicated.max())) + 1)
+    seen = (seen[None] == labels[:, None]).mean(axis=1)
+    replicated = (replicated[:, None] == labels[None, :, None]).mean(axis=2)
     low, high = np.quantile(replicated, [0.05, 0.95], axis=0)
     axes.bar(labels, seen, color=SHADES[1], width=0.7, label="data")
     middle = replicated.mean(axis=0)
     gaps = np.abs(np.stack([middle - low, high - middle]))
     axes.errorbar(labels, middle, gaps, fmt="o", color=BLUE, ms=4, capsize=3, label="expected, 90 %")
-    axes.set(xlabel="class", ylabel="share", title="data among replicates", xticks=labels)
+    axes.set(xlabel="y", ylabel="share", title="data among replicates", xticks=labels[:: 1 + len(labels) // 12])
     axes.set_ylim(0, 1.2 * max(seen.max(), high.max()))
     axes.legend(frameon=False, fontsize="small")
 

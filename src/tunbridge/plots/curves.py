@@ -6,6 +6,7 @@ import numpy as np
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Predictive
+from tunbridge.predict.tasks import TasksPredictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -22,6 +23,12 @@ def new_axes(axes: "Axes | None") -> "Axes":
     import matplotlib.pyplot as plt
 
     return plt.subplots(figsize=(6.4, 4.0), layout="constrained")[1]
+
+
+def refuse_tasks(predictive: Predictive) -> None:
+    """InputError for a predictive of several tasks: each is drawn by itself."""
+    if isinstance(predictive, TasksPredictive):
+        raise InputError("the predictive of one task", "one of several", "Pass predictive.tasks[name].")
 
 
 def band(
@@ -64,6 +71,7 @@ def split(predictive: Predictive, x: Any, *, axes: "Axes | None" = None) -> "Axe
 
 
 def _line(x: Any, predictive: Predictive) -> tuple[np.ndarray, np.ndarray]:
+    refuse_tasks(predictive)
     line = np.asarray(x).reshape(len(x), -1)[:, 0]
     if len(line) != len(predictive.aleatoric):
         raise InputError(f"x of the predictive's {len(predictive.aleatoric)} points", f"{len(line)}", "Pass its x.")

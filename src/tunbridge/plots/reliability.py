@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from tunbridge import metrics
@@ -13,9 +14,12 @@ if TYPE_CHECKING:
 
 
 def calibration(predictive: Predictive, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
-    """Share of values inside the central interval, against the mass it claims (numbers)."""
+    """Share of values inside the central interval, against the mass it claims (numbers, counts).
+
+    The levels of counts are drawn between P(Y < y) and P(Y <= y), with a key of the plot's own.
+    """
     axes = new_axes(axes)
-    level = np.asarray(metrics.pit(predictive, y)).reshape(-1)
+    level = np.asarray(metrics.pit(predictive, y, jax.random.key(0))).reshape(-1)
     masses = np.linspace(0, 1, 101)
     observed = (2 * np.abs(level - 0.5)[None] <= masses[:, None]).mean(axis=1)
     return _against_diagonal(axes, masses, observed, label, "mass of the interval", "share of values inside")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tunbridge.core.types import Predictive
-from tunbridge.plots.curves import BLUE, GREY, ORANGE, SHADES, new_axes
+from tunbridge.plots.curves import BLUE, GREY, ORANGE, SHADES, new_axes, refuse_tasks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +35,7 @@ def observed(
 
 def parts(predictive: Predictive, *, output: int = 0, axes: "Axes | None" = None) -> "Axes":
     """Aleatoric and epistemic uncertainty of each row, least certain first: standard deviations, or nats."""
+    refuse_tasks(predictive)
     axes = new_axes(axes)
     both = [np.asarray(part) for part in (predictive.aleatoric, predictive.epistemic)]
     numbers = both[0].ndim == 2

@@ -18,6 +18,9 @@ _MOST_ROWS = 5
 class AbstractPredictive(abc.ABC):
     """A distribution over y at each of some points; see the protocol `tunbridge.Predictive`."""
 
+    discrete: bool = False
+    """Whether y is whole numbers in an order."""
+
     @property
     @abc.abstractmethod
     def mode(self) -> Array:

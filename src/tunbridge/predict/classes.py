@@ -1,23 +1,20 @@
-"""Predictive distributions over unordered classes."""
+"""Predictive distributions over classes, without an order and with one."""
 
 from functools import cached_property
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import entr, logsumexp
 
+from tunbridge.core.errors import InputError
 from tunbridge.predict.mixture import MixturePredictive
 
 
-class ClassPredictive(MixturePredictive):
-    r"""The mixture :math:`\bar p = \frac1S \sum_s p_s` of each network's class probabilities.
-
-    Total uncertainty is the entropy of :math:`\bar p`, aleatoric the mean entropy of the :math:`p_s`, epistemic their
-    difference, the mutual information of label and weights :cite:p:`houlsby2011bayesian`. From S networks it is at
-    most log S.
-    """
+class _Classes(MixturePredictive):
+    """What predictives over classes share."""
 
     @cached_property
     def _split(self) -> tuple[Array, Array, Array]:
@@ -61,15 +58,60 @@ class ClassPredictive(MixturePredictive):
         return self._split[2]
 
 
+class ClassPredictive(_Classes):
+    r"""The mixture :math:`\bar p = \frac1S \sum_s p_s` of each network's class probabilities.
+
+    Total uncertainty is the entropy of :math:`\bar p`, aleatoric the mean entropy of the :math:`p_s`, epistemic their
+    difference, the mutual information of label and weights :cite:p:`houlsby2011bayesian`. From S networks it is at
+    most log S.
+    """
+
+
+class OrdinalPredictive(_Classes):
+    """The same of classes in an order, which also answers as the number of the class: (points, 1), as numbers do.
+
+    `total`, `aleatoric` and `epistemic` are in nats, as for other classes; `variance` is that of the class number.
+    """
+
+    discrete = True
+
+    @property
+    def mean(self) -> Array:
+        """Expected number of the class, (points, 1)."""
+        return self.probs @ self._numbers[:, None]
+
+    @property
+    def variance(self) -> Array:
+        """Of the number of the class, (points, 1)."""
+        return jnp.sum(self.probs * (self._numbers[None] - self.mean) ** 2, axis=1, keepdims=True)
+
+    def quantile(self, q: Any) -> Array:
+        """The least class whose cumulated probability reaches the level, (points, 1) or (levels, points, 1)."""
+        levels = np.asarray(q, float)
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise InputError("levels between 0 and 1", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        steps = jnp.cumsum(self.probs, axis=1)[(None,) * levels.ndim]
+        below = steps[..., :-1] < jnp.asarray(levels)[..., None, None]
+        return jnp.sum(below, axis=-1, keepdims=True).astype(steps.dtype)
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y <= y) of class numbers y, (..., points, 1)."""
+        values = jnp.asarray(y)
+        num = len(self.probs)
+        if values.shape[-2:] != (num, 1):
+            raise InputError(f"y of shape (..., {num}, 1)", f"shape {values.shape}", "Reshape y.")
+        lead = (None,) * (values.ndim - 2)
+        reached = values >= self._numbers[(*lead, None)]
+        return jnp.sum(jnp.where(reached, self.probs[lead], 0.0), axis=-1, keepdims=True)
+
+    @property
+    def _numbers(self) -> Array:
+        return jnp.arange(self.probs.shape[1], dtype=self.probs.dtype)
+
+
 def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:
     """(components, points, classes)."""
-    classes = jnp.arange(max(outputs.shape[-1], 2))
-
-    def one(outputs, noise):
-        made = likelihood.distribution(outputs, noise)
-        return jax.vmap(lambda label: made.log_prob(jnp.full(outputs.shape[:1], label)), out_axes=1)(classes)
-
-    return jax.vmap(one)(outputs, noise)
+    return jax.vmap(likelihood.log_probs)(outputs, noise)
 
 
 def _all_probs(likelihood, outputs, noise):

@@ -1,5 +1,6 @@
 """The outputs of many networks at many points, block by block."""
 
+import dataclasses
 import math
 from collections.abc import Callable
 from functools import partial
@@ -24,13 +25,32 @@ _CACHE_NUMBERS = 2**24
 
 
 class Outputs:
-    """Outputs (components, points, outputs) of a model with stacked parameters, computed when asked for, or known."""
+    """Outputs (components, points, outputs) of a model with stacked parameters.
 
-    def __init__(self, model: Model, params: Params, x: np.ndarray, known: Array | None = None):
+    They are computed when asked for, or `known`, or some columns of others: `within` is these others, and which.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        params: Params,
+        x: np.ndarray,
+        known: Array | None = None,
+        within: "tuple[Outputs, slice] | None" = None,
+    ):
         self.model, self.params, self.x = model, params, x
-        self._cached = known
-        shape = (jax.eval_shape(_forward, model, params, x[:1]) if known is None else known).shape
-        self.num_components, self.num_outputs = shape[0], shape[-1]
+        self._cached, self._within = known, within
+        self.num_components, self.num_outputs = self._size()
+
+    def _size(self) -> tuple[int, int]:
+        """How many components there are, and outputs."""
+        if self._within is not None:
+            whole, own = self._within
+            return whole._size()[0], own.stop - own.start
+        like = self._cached
+        if like is None:
+            like = jax.eval_shape(_forward, self.model, self.params, self.x[:1])
+        return like.shape[0], like.shape[-1]
 
     def answer(self, question: Callable, *rows: Any, common: tuple = (), cost: int = 1) -> Any:
         """The rows of ``question(likelihood, outputs, noise, *common, *rows)``, block by block.
@@ -51,7 +71,19 @@ class Outputs:
             answers.append(jax.tree.map(lambda leaf, keep=stop - start: leaf[:keep], answer))
         return answers[0] if len(answers) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *answers)
 
+    def task(self, number: int) -> "Outputs":
+        """The part of one task, by its number, of a `MultiTask` likelihood."""
+        likelihood: Any = self.model.likelihood
+        model = dataclasses.replace(self.model, likelihood=likelihood.tasks[number])
+        noise = self.params.noise[number] if self.params.noise else ()
+        stop = sum(likelihood.outputs[: number + 1])
+        own = slice(stop - likelihood.outputs[number], stop)
+        return Outputs(model, self.params._replace(noise=noise), self.x, within=(self, own))
+
     def _block(self, start: int, stop: int, size: int) -> Array:
+        if self._within is not None:
+            whole, own = self._within
+            return whole._block(start, stop, size)[..., own]
         if self._cached is None and len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
             return _forward(self.model, self.params, _pad(self.x[start:stop], size))
         if self._cached is None:

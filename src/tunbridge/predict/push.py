@@ -3,13 +3,17 @@
 import numpy as np
 from jax import Array
 
-from tunbridge.core.types import Params, PyTree
-from tunbridge.model.likelihoods.base import OfClasses
+from tunbridge.core.types import Params, Predictive, PyTree
+from tunbridge.model.likelihoods.base import OfClasses, OfCounts
+from tunbridge.model.likelihoods.multitask import MultiTask
+from tunbridge.model.likelihoods.ordinal import Ordinal
 from tunbridge.model.model import Model
-from tunbridge.predict.classes import ClassPredictive
+from tunbridge.predict.classes import ClassPredictive, OrdinalPredictive
+from tunbridge.predict.counts import CountPredictive
 from tunbridge.predict.mixture import MixturePredictive
 from tunbridge.predict.numbers import NumberPredictive
 from tunbridge.predict.outputs import Outputs
+from tunbridge.predict.tasks import TasksPredictive
 
 
 def push(model: Model, params: Params, x: np.ndarray) -> MixturePredictive:
@@ -23,5 +27,18 @@ def push_outputs(model: Model, outputs: Array, noise: PyTree, x: np.ndarray) -> 
 
 
 def _predictive(outputs: Outputs) -> MixturePredictive:
-    of_classes = isinstance(outputs.model.likelihood, OfClasses)
-    return ClassPredictive(outputs) if of_classes else NumberPredictive(outputs)
+    likelihood = outputs.model.likelihood
+    if isinstance(likelihood, MultiTask):
+        tasks: dict[str, Predictive] = {name: _predictive(outputs.task(i)) for i, name in enumerate(likelihood.names)}
+        return TasksPredictive(outputs, tasks)
+    for kind, made in _KINDS.items():
+        if isinstance(likelihood, kind):
+            return made(outputs)
+    return NumberPredictive(outputs)
+
+
+_KINDS: dict[type, type[MixturePredictive]] = {
+    Ordinal: OrdinalPredictive,
+    OfClasses: ClassPredictive,
+    OfCounts: CountPredictive,
+}

@@ -6,6 +6,19 @@ import numpy as np
 
 from tunbridge.core.types import Key, Predictive
 from tunbridge.predict.base import AbstractPredictive
+from tunbridge.predict.numbers import NumberPredictive
+from tunbridge.predict.tasks import TasksPredictive
+
+
+def in_units(predictive: Predictive, shift: Any, scale: Any) -> Predictive:
+    """The predictive in the units of y, (columns,); of several tasks those of numbers are changed."""
+    if not isinstance(predictive, TasksPredictive):
+        return ScaledPredictive(predictive, shift, scale)
+    tasks, start = {}, 0
+    for (name, task), wide in zip(predictive.tasks.items(), predictive.columns, strict=True):
+        own = slice(start, start := start + wide)
+        tasks[name] = ScaledPredictive(task, shift[own], scale[own]) if isinstance(task, NumberPredictive) else task
+    return TasksPredictive(predictive.outputs, tasks, shift, scale)
 
 
 class ScaledPredictive(AbstractPredictive):

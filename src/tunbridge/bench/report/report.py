@@ -119,7 +119,7 @@ def _uncertain(study: Study, predictive: Predictive) -> list[dict[str, Any]]:
     """The test rows of largest total uncertainty, with their first cells."""
     aleatoric, epistemic = (np.asarray(part) for part in (predictive.aleatoric, predictive.epistemic))
     scale = aleatoric.mean(axis=0) if aleatoric.ndim == 2 else 1.0
-    total = (aleatoric + epistemic) / np.maximum(scale, 1e-300)
+    total = epistemic if not np.isfinite(aleatoric).all() else (aleatoric + epistemic) / np.maximum(scale, 1e-300)
     order = np.argsort(-(total.sum(axis=1) if total.ndim == 2 else total))[:_UNCERTAIN]
     names = [column.name for column in study.encoding.targets] + study.encoding.columns[:_MOST_CELLS]
     cells = {name: _texts(study.cells[name].take(order)) for name in names}

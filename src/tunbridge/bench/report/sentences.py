@@ -40,6 +40,9 @@ def _calibration(row: dict, num: int) -> Iterator[str]:
 
 def _epistemic(predictive: Predictive) -> Iterator[str]:
     aleatoric, epistemic = (float(np.mean(part)) for part in (predictive.aleatoric, predictive.epistemic))
+    if not np.isfinite(aleatoric):
+        yield "its noise has no variance: of its parts of uncertainty only the epistemic one is finite."
+        return
     share = epistemic / max(aleatoric + epistemic, 1e-300)
     if share < 1e-9:
         yield "it has one network only: what it does not know about the function is not in its uncertainty."

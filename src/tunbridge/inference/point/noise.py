@@ -43,15 +43,17 @@ class Measure(NamedTuple):
 
 
 def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params, Measure]:
-    """Noise a tenth of what explains the held-out residuals of the untrained network, whatever the units of y."""
+    """Noise a tenth of what explains the held-out residuals of the untrained network, whatever the units of y.
+
+    Where y has no residuals (classes, counts), noise that explains the held-out rows.
+    """
     likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
     weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
     threshold = holdout.threshold(holdout.mark(key, batch), weight, _SHARE, batch.num == target.num)
     start, never = likelihood.median_noise(), jnp.asarray(-jnp.inf)
     measure = Measure(key, threshold, start, never, never, start)
     held = measure.rows(batch)
-    mean = likelihood.distribution(outputs, start).mean
-    shrunk = eqx.tree_at(lambda data: data.y, batch, mean + _SHRINK * (batch.y - mean))
+    shrunk = eqx.tree_at(lambda data: data.y, batch, likelihood.shrunk(batch.y, outputs, start, _SHRINK))
 
     def solve(rows):
         return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs[None], rows, held, u), start)

@@ -1,4 +1,4 @@
-"""The two kinds of likelihood: of numbers, and of unordered classes."""
+"""The kinds of likelihood: of real numbers, of counts, of classes; and what families with unknowns share."""
 
 import abc
 from typing import Self
@@ -12,6 +12,7 @@ from numpyro.distributions import Distribution
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree, Scalar
+from tunbridge.model import transforms
 
 
 class Noiseless(eqx.Module):
@@ -30,10 +31,39 @@ class Noiseless(eqx.Module):
         return ()
 
 
-class OfNumbers(eqx.Module):
-    """y (points, outputs) of real numbers, with a mean, a variance and quantiles an output."""
+class Noisy(eqx.Module):
+    """A likelihood whose own numbers are known, or unknown with a prior."""
+
+    @property
+    @abc.abstractmethod
+    def numbers(self) -> PyTree:
+        """Its own numbers, each a value or a prior: a spec of `tunbridge.model.transforms`."""
+
+    def sample_noise(self, key: Key) -> PyTree:
+        """A draw of the unknown numbers."""
+        return transforms.sample(self.numbers, key)
+
+    def log_noise(self, noise: PyTree, *, jacobian: bool = True) -> Scalar:
+        """Log p of the unknown numbers."""
+        return transforms.log_prob(self.numbers, noise, jacobian=jacobian)
+
+    def median_noise(self) -> PyTree:
+        """The unknown numbers at the medians of their priors."""
+        return transforms.median(self.numbers)
+
+    def values(self, noise: PyTree = ()) -> PyTree:
+        """Its own numbers at these unknowns."""
+        return transforms.values(self.numbers, noise)
+
+
+class _Matrix(eqx.Module):
+    """y (points, outputs), independent over outputs given the network."""
 
     def with_outputs(self, num: int) -> Self:
+        """Itself."""
+        return self
+
+    def bind(self, y: Array) -> Self:
         """Itself."""
         return self
 
@@ -41,26 +71,84 @@ class OfNumbers(eqx.Module):
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Over y (outputs,) at each point."""
 
+
+class OfNumbers(_Matrix):
+    """y (points, outputs) of real numbers, each around a centre."""
+
     def check(self, y: Array) -> Array:
         """Y as a matrix of floats."""
         y = y[:, None] if y.ndim == 1 else y
         return y.astype(jax.dtypes.canonicalize_dtype(float))
 
+    def measured(self, y: Array) -> np.ndarray:
+        """Which columns of y have units, (outputs,): all."""
+        return np.ones(y.shape[1], bool)
+
+    def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:
+        """Y moved towards the centres, to that share of its residuals."""
+        centre = self.distribution(outputs, noise).base_dist.loc
+        return centre + share * (y - centre)
+
+
+class OfCounts(_Matrix):
+    """y (points, outputs) of whole numbers from 0 on."""
+
+    def check(self, y: Array) -> Array:
+        """Y as a matrix of whole numbers, as floats."""
+        y = y[:, None] if y.ndim == 1 else y
+        counts = np.asarray(y)
+        wrong = counts[(counts < 0) | (counts != np.round(counts))]
+        if wrong.size:
+            raise InputError(
+                f"whole numbers from 0 on as y of {type(self).__name__}",
+                f"{wrong[0]:g}",
+                "Pass counts as they are, neither scaled nor divided by an exposure (tb.networks.Offset takes that).",
+            )
+        return y.astype(jax.dtypes.canonicalize_dtype(float))
+
+    def num_outputs(self, y: Array) -> int:
+        """One log rate an output of y."""
+        return y.shape[1]
+
+    def measured(self, y: Array) -> np.ndarray:
+        """Which columns of y have units, (outputs,): none."""
+        return np.zeros(y.shape[1], bool)
+
+    def in_units(self, scale: Array) -> Self:
+        """Itself: counts are never scaled."""
+        return self
+
+    def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:
+        """Y as it is."""
+        return y
+
 
 class OfClasses(eqx.Module):
-    """y (points,) of labels 0, 1, ..., without an order."""
+    """y (points,) of labels 0, 1, ..."""
 
     def with_outputs(self, num: int) -> Self:
         """Itself."""
         return self
+
+    def bind(self, y: Array) -> Self:
+        """The same for as many classes as these labels have, where it leaves the number open."""
+        return self.with_outputs(self.num_outputs(y))
 
     @abc.abstractmethod
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Over the label at each point."""
 
     @abc.abstractmethod
+    def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Log probability of each class, (points, classes)."""
+
+    @abc.abstractmethod
     def num_classes(self, y: Array) -> int:
         """How many classes there are, given labels."""
+
+    @abc.abstractmethod
+    def num_outputs(self, y: Array) -> int:
+        """How many outputs the network needs."""
 
     def check(self, y: Array) -> Array:
         """Y as integers (points,), each the number of a class."""
@@ -84,6 +172,37 @@ class OfClasses(eqx.Module):
             )
         return y.astype(jnp.int32)
 
+    def measured(self, y: Array) -> np.ndarray:
+        """Which columns of y have units: labels have none."""
+        return np.zeros(1, bool)
+
     def in_units(self, scale: Array) -> Self:
         """Itself: labels have no units."""
         return self
+
+    def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:
+        """Y as it is: a label has no residual."""
+        return y
+
+
+def counted(classes: int | None, y: Array) -> int:
+    """As said, or the largest label plus one, at least 2."""
+    return classes if classes is not None else max(int(np.max(np.asarray(y))) + 1, 2)
+
+
+def check_classes(classes: int | None) -> None:
+    """InputError unless there are at least 2, or None is said."""
+    if classes is not None and classes < 2:
+        raise InputError("at least 2 classes", f"{classes}", "Leave classes=None to count the labels.")
+
+
+def check_width(spec: PyTree, name: str, width: int) -> None:
+    """InputError unless each number of the spec is one, or one an output."""
+    for shape in transforms.shapes(spec):
+        if shape not in ((), (1,), (width,)):
+            raise InputError(f"a {name} of shape () or ({width},)", f"shape {shape}", "Give one, or one an output.")
+
+
+def by_output(value: Array, outputs: Array) -> Array:
+    """One number, or one an output, as an array like the outputs."""
+    return jnp.broadcast_to(jnp.broadcast_to(value, outputs.shape[-1:]), outputs.shape)

@@ -1,5 +1,7 @@
 """Two classes."""
 
+import jax
+import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
@@ -18,6 +20,10 @@ class Bernoulli(Noiseless, OfClasses):
     def num_outputs(self, y: Array) -> int:
         """One logit."""
         return 1
+
+    def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Of both classes, (points, 2)."""
+        return jnp.concatenate([jax.nn.log_sigmoid(-outputs), jax.nn.log_sigmoid(outputs)], axis=-1)
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from its logit."""

@@ -1,34 +1,46 @@
 """Several classes."""
 
+from typing import Any
+
 import equinox as eqx
-import numpy as np
+import jax
+import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
-from tunbridge.model.likelihoods.base import Noiseless, OfClasses
+from tunbridge.model import transforms
+from tunbridge.model.likelihoods.base import Noisy, OfClasses, check_classes, counted
 
 
-class Categorical(Noiseless, OfClasses):
-    r"""Several classes, :math:`p(y = c) = \text{softmax}(f(x))_c`.
+class Categorical(Noisy, OfClasses):
+    r"""Several classes, :math:`p(y = c) = \text{softmax}(f(x) / \tau)_c`.
 
     Parameters
     ----------
     classes
         How many there are; None counts the labels: the largest plus one.
+    temperature
+        :math:`\tau`: a number, or a numpyro distribution if it is unknown. Point methods measure an unknown one on
+        rows held out, as they measure noise; among the tasks of `MultiTask` it is the weight that this one learns
+        :cite:p:`kendall2018multitask`.
     """
 
     classes: int | None = eqx.field(default=None, static=True)
+    temperature: Any = eqx.field(default=1.0, converter=lambda value: transforms.check_positive(value, "temperature"))
 
     def __check_init__(self):
-        if self.classes is not None and self.classes < 2:
-            raise InputError("at least 2 classes", f"{self.classes}", "Leave classes=None to count the labels.")
+        check_classes(self.classes)
+
+    @property
+    def numbers(self) -> PyTree:
+        """The temperature."""
+        return self.temperature
 
     def num_classes(self, y: Array) -> int:
         """As said, or the largest label plus one."""
-        return self.classes if self.classes is not None else max(int(np.max(np.asarray(y))) + 1, 2)
+        return counted(self.classes, y)
 
     def num_outputs(self, y: Array) -> int:
         """One logit a class."""
@@ -36,8 +48,15 @@ class Categorical(Noiseless, OfClasses):
 
     def with_outputs(self, num: int) -> "Categorical":
         """The same for so many classes."""
-        return Categorical(num)
+        return Categorical(num, self.temperature)
+
+    def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Of each class, (points, classes)."""
+        return jax.nn.log_softmax(self._logits(outputs, noise), axis=-1)
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from the logits."""
-        return dist.Categorical(logits=outputs)
+        return dist.Categorical(logits=self._logits(outputs, noise))
+
+    def _logits(self, outputs: Array, noise: PyTree) -> Array:
+        return outputs / jnp.asarray(self.values(noise), outputs.dtype)

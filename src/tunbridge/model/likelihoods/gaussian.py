@@ -8,13 +8,12 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
-from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, PyTree, Scalar
+from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
-from tunbridge.model.likelihoods.base import OfNumbers
+from tunbridge.model.likelihoods.base import Noisy, OfNumbers, by_output, check_width
 
 
-class Gaussian(OfNumbers):
+class Gaussian(Noisy, OfNumbers):
     r"""Normal noise, :math:`y \sim N(f(x), \sigma^2)`, independent over outputs.
 
     Parameters
@@ -26,35 +25,24 @@ class Gaussian(OfNumbers):
 
     scale: Any = eqx.field(converter=lambda scale: transforms.check_positive(scale, "scale"))
 
+    @property
+    def numbers(self) -> PyTree:
+        """The scale."""
+        return self.scale
+
     def num_outputs(self, y: Array) -> int:
         """One an output of y."""
-        scales = transforms.unknowns(self.scale)
-        shape = scales[0].shape() if scales else jnp.shape(self.scale)
-        if shape not in ((), (1,), (y.shape[1],)):
-            raise InputError(f"a scale of shape () or ({y.shape[1]},)", f"shape {shape}", "Give one, or one an output.")
+        check_width(self.scale, "scale", y.shape[1])
         return y.shape[1]
-
-    def sample_noise(self, key: Key) -> PyTree:
-        """A draw of the unknown scale."""
-        return transforms.sample(self.scale, key)
-
-    def log_noise(self, noise: PyTree, *, jacobian: bool = True) -> Scalar:
-        """Log p(scale)."""
-        return transforms.log_prob(self.scale, noise, jacobian=jacobian)
-
-    def median_noise(self) -> PyTree:
-        """The unknown scale at its prior's median."""
-        return transforms.median(self.scale)
 
     def sigma(self, noise: PyTree = ()) -> Array:
         """The noise scale at these unknowns."""
-        return jnp.asarray(transforms.values(self.scale, noise))
+        return jnp.asarray(self.values(noise))
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal around the outputs."""
-        sigma = jnp.broadcast_to(self.sigma(noise), outputs.shape[-1:])
-        return dist.Normal(outputs, jnp.broadcast_to(sigma, outputs.shape)).to_event(1)
+        return dist.Normal(outputs, by_output(self.sigma(noise), outputs)).to_event(1)
 
     def in_units(self, scale: Array) -> "Gaussian":
         """The same noise for y / scale; a prior refers to the new units as it stands."""
-        return self if transforms.unknowns(self.scale) else Gaussian(jnp.asarray(self.scale) / scale)
+        return Gaussian(transforms.divided(self.scale, scale))

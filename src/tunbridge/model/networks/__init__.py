@@ -7,12 +7,14 @@ from tunbridge.model.networks.keras import from_keras
 from tunbridge.model.networks.layout import Leaf
 from tunbridge.model.networks.mlp import MLP
 from tunbridge.model.networks.module import from_module
+from tunbridge.model.networks.offset import Offset
 from tunbridge.model.networks.symmetries import aligned, canonical
 from tunbridge.model.networks.torch import from_torch
 
 __all__ = [
     "MLP",
     "Leaf",
+    "Offset",
     "aligned",
     "canonical",
     "from_equinox",

@@ -1,0 +1,195 @@
+"""Several likelihoods of one network, a block of y each."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from numpyro.distributions import Distribution, constraints
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Likelihood, PyTree, Scalar
+from tunbridge.model.likelihoods.base import OfClasses
+
+
+class MultiTask(eqx.Module):
+    r"""Several tasks on one network, :math:`\log p(y) = \sum_t \log p_t(y_t \mid f_t(x), \sigma_t)`.
+
+    Each task reads its own outputs of the network and scores its own columns of y. Where its noise is unknown, this
+    weighs the losses: with ``Gaussian(dist.Gamma(0.5, 1.0))`` a task counts by :math:`1 / (2 \sigma_t^2)`, learnt from
+    its residuals :cite:p:`kendall2018multitask`; ``Categorical(temperature=dist.LogNormal(0.0, 1.0))`` does the same
+    for classes.
+
+    Parameters
+    ----------
+    tasks
+        Likelihoods by name, or a sequence of them, in the order of y's columns.
+    columns
+        How many columns of y each has; None is one each. A task of classes has one.
+    names
+        Of tasks given as a sequence; None numbers them "0", "1", ...
+    outputs
+        How many outputs of the network each reads; None asks y when model and data meet.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> from tunbridge.model.likelihoods import Bernoulli, Gaussian
+    >>> both = MultiTask({"length": Gaussian(0.1), "kind": Bernoulli()}).bind(jnp.array([[1.5, 1.0], [0.5, 0.0]]))
+    >>> both.distribution(jnp.zeros((2, 2))).log_prob(jnp.zeros((2, 2))).shape
+    (2,)
+    """
+
+    tasks: tuple[Likelihood, ...]
+    columns: tuple[int, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+    outputs: tuple[int, ...] | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Likelihood] | Sequence[Likelihood],
+        columns: Sequence[int] | None = None,
+        names: Sequence[str] | None = None,
+        outputs: Sequence[int] | None = None,
+    ):
+        if isinstance(tasks, Mapping):
+            names, tasks = tuple(tasks), tuple(tasks.values())
+        self.tasks = tuple(tasks)
+        self.columns = (1,) * len(self.tasks) if columns is None else tuple(columns)
+        self.names = tuple(map(str, range(len(self.tasks)))) if names is None else tuple(names)
+        self.outputs = None if outputs is None else tuple(outputs)
+        self._check()
+
+    def _check(self) -> None:
+        for task in self.tasks:
+            if not isinstance(task, Likelihood) or isinstance(task, MultiTask):
+                raise InputError(
+                    "a likelihood a task", f"{task!r}"[:60], 'Write MultiTask({"depth": tb.likelihoods.Gaussian(0.1)}).'
+                )
+        num = {len(self.tasks), len(self.columns), len(set(self.names))}
+        if num != {len(self.tasks)} or not self.tasks or min(self.columns) < 1:
+            raise InputError(
+                "tasks of different names, and how many columns of y each has",
+                f"{len(self.tasks)} tasks, names {self.names}, columns {self.columns}",
+                "Give one number a task, or leave columns= out.",
+            )
+        for task, name, wide in zip(self.tasks, self.names, self.columns, strict=True):
+            if isinstance(task, OfClasses) and wide != 1:
+                raise InputError(f"one column of labels for {name!r}", f"{wide}", "Make each column a task.")
+
+    def blocks(self, y: Any) -> list[Any]:
+        """The columns of y (..., columns) of each task; labels of classes without the last axis."""
+        ends = np.cumsum(self.columns)
+        parts = [y[..., end - wide : end] for end, wide in zip(ends, self.columns, strict=True)]
+        return [
+            part[..., 0] if isinstance(task, OfClasses) else part for task, part in zip(self.tasks, parts, strict=True)
+        ]
+
+    def parts(self, outputs: Array, noise: PyTree = ()) -> Iterator[tuple[Likelihood, Array, PyTree]]:
+        """Each task with its own outputs (..., outputs) and unknowns."""
+        if self.outputs is None:
+            raise InputError("tasks that have met their data", "MultiTask as it was made", "Call bind(y) first.")
+        ends = np.cumsum(self.outputs)
+        own = [outputs[..., end - wide : end] for end, wide in zip(ends, self.outputs, strict=True)]
+        return zip(self.tasks, own, noise or ((),) * len(self.tasks), strict=True)
+
+    def check(self, y: Array) -> Array:
+        """Y as a matrix of floats, each block as its task takes it."""
+        if y.ndim != 2 or y.shape[1] != sum(self.columns):
+            raise InputError(
+                f"y of shape (points, {sum(self.columns)}) for the tasks {', '.join(self.names)}",
+                f"shape {y.shape}",
+                "Stack the targets of all tasks as columns, in their order.",
+            )
+        for task, block in zip(self.tasks, self.blocks(y), strict=True):
+            task.check(block)
+        return y.astype(jax.dtypes.canonicalize_dtype(float))
+
+    def num_outputs(self, y: Array) -> int:
+        """Those of all tasks."""
+        return sum(self._outputs(y))
+
+    def _outputs(self, y: Array) -> list[int]:
+        return [task.num_outputs(block) for task, block in zip(self.tasks, self.blocks(y), strict=True)]
+
+    def with_outputs(self, num: int) -> "MultiTask":
+        """Itself."""
+        return self
+
+    def bind(self, y: Array) -> "MultiTask":
+        """The same with tasks that have met their columns of y."""
+        bound = [task.bind(block) for task, block in zip(self.tasks, self.blocks(y), strict=True)]
+        return MultiTask(bound, self.columns, self.names, self._outputs(y))
+
+    def sample_noise(self, key: Key) -> PyTree:
+        """A draw of each task's unknowns."""
+        keys = jax.random.split(key, len(self.tasks))
+        return _or_none(tuple(task.sample_noise(k) for task, k in zip(self.tasks, keys, strict=True)))
+
+    def log_noise(self, noise: PyTree, *, jacobian: bool = True) -> Scalar:
+        """Log p of all tasks' unknowns."""
+        pairs = zip(self.tasks, noise or ((),) * len(self.tasks), strict=True)
+        return sum((task.log_noise(own, jacobian=jacobian) for task, own in pairs), jnp.zeros(()))
+
+    def median_noise(self) -> PyTree:
+        """Each task's unknowns at the medians of their priors."""
+        return _or_none(tuple(task.median_noise() for task in self.tasks))
+
+    def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
+        """Of all columns of y, the tasks independent given the network."""
+        made = tuple(task.distribution(own, unknown) for task, own, unknown in self.parts(outputs, noise))
+        return Joint(made, self)
+
+    def measured(self, y: Array) -> np.ndarray:
+        """Which columns of y have units."""
+        return np.concatenate([task.measured(b) for task, b in zip(self.tasks, self.blocks(y), strict=True)])
+
+    def in_units(self, scale: Array) -> "MultiTask":
+        """The same for y / scale, (columns,)."""
+        ends = np.cumsum(self.columns)
+        scales = [scale[end - wide : end] for end, wide in zip(ends, self.columns, strict=True)]
+        tasks = [task.in_units(own) for task, own in zip(self.tasks, scales, strict=True)]
+        return MultiTask(tasks, self.columns, self.names, self.outputs)
+
+    def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:
+        """Each block as its task has it."""
+        each = zip(self.parts(outputs, noise), self.blocks(y), strict=True)
+        return self.joined([task.shrunk(block, own, unknown, share) for (task, own, unknown), block in each])
+
+    def joined(self, blocks: Sequence[Array]) -> Array:
+        """The inverse of `blocks`: one matrix of floats."""
+        pairs = zip(self.tasks, blocks, strict=True)
+        wide = [block[..., None] if isinstance(task, OfClasses) else block for task, block in pairs]
+        return jnp.concatenate([part.astype(jnp.result_type(float)) for part in wide], axis=-1)
+
+
+def _or_none(noise: tuple[PyTree, ...]) -> PyTree:
+    return noise if jax.tree.leaves(noise) else ()
+
+
+class Joint(Distribution):
+    """Independent blocks of y, one a task: batch shape (points,), event all columns."""
+
+    support = constraints.real_vector
+    pytree_data_fields = ("parts", "tasks")
+
+    def __init__(self, parts: tuple[Distribution, ...], tasks: MultiTask, *, validate_args: bool | None = None):
+        self.parts, self.tasks = parts, tasks
+        super().__init__(parts[0].batch_shape, (sum(tasks.columns),), validate_args=validate_args)
+
+    def sample(self, key: Key, sample_shape: tuple[int, ...] = ()) -> Array:
+        """A draw of all columns, labels as floats."""
+        keys = jax.random.split(key, len(self.parts))
+        return self.tasks.joined([part.sample(k, sample_shape) for part, k in zip(self.parts, keys, strict=True)])
+
+    def log_prob(self, value: Array) -> Array:
+        """The sum over tasks."""
+        blocks = zip(self.parts, self.tasks.blocks(value), self.tasks.tasks, strict=True)
+        each = [
+            part.log_prob(block.astype(jnp.int32) if isinstance(task, OfClasses) else block)
+            for part, block, task in blocks
+        ]
+        return sum(each[1:], each[0])

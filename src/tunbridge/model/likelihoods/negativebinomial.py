@@ -1,0 +1,50 @@
+"""Counts that vary more than Poisson's."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution
+
+from tunbridge.core.types import PyTree
+from tunbridge.model import transforms
+from tunbridge.model.likelihoods.base import Noisy, OfCounts, by_output, check_width
+
+
+class NegativeBinomial(Noisy, OfCounts):
+    r"""Counts with mean :math:`\mu = e^{f(x)}` and variance :math:`\mu + \mu^2 / \alpha`, an output of y each.
+
+    A Poisson count whose rate is drawn from a gamma distribution of shape :math:`\alpha` and mean :math:`\mu`
+    :cite:p:`lawless1987negative`; :math:`\alpha \to \infty` is `Poisson`.
+
+    Parameters
+    ----------
+    concentration
+        :math:`\alpha`: a number, an array with one an output, or a numpyro distribution if it is unknown.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> made = NegativeBinomial(2.0).distribution(jnp.log(jnp.full((1, 1), 4.0)))
+    >>> round(float(made.variance[0, 0]), 3)
+    12.0
+    """
+
+    concentration: Any = eqx.field(converter=lambda value: transforms.check_positive(value, "concentration"))
+
+    @property
+    def numbers(self) -> PyTree:
+        """The concentration."""
+        return self.concentration
+
+    def num_outputs(self, y: Array) -> int:
+        """One log mean an output of y."""
+        check_width(self.concentration, "concentration", y.shape[1])
+        return y.shape[1]
+
+    def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
+        """Negative binomial with log means from the outputs."""
+        alpha = by_output(jnp.asarray(self.values(noise)), outputs)
+        return dist.NegativeBinomialLogits(alpha, outputs - jnp.log(alpha)).to_event(1)

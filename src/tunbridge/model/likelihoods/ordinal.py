@@ -1,0 +1,132 @@
+"""Classes in an order."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+from jax import Array
+from numpyro.distributions import Distribution
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import PyTree
+from tunbridge.model import transforms
+from tunbridge.model.likelihoods.base import Noisy, OfClasses, check_classes, counted
+
+
+class Ordinal(Noisy, OfClasses):
+    r"""Classes in an order, by proportional odds :cite:p:`mccullagh1980regression`.
+
+    .. math::
+
+        \text{logit}\, P(y \le c) = \kappa_c - f(x), \qquad \kappa_0 < \kappa_1 < \dots
+
+    One output moves the odds of every threshold alike; the cutpoints :math:`\kappa` say how wide each class is. It is
+    numpyro's ``OrderedLogistic``, whose logarithms are of probabilities that vanish far from the cutpoints, written so
+    that they do not.
+
+    Parameters
+    ----------
+    classes
+        How many there are; None counts the labels, or the cutpoints.
+    cutpoints
+        An increasing array of one fewer than classes; or a pair (first, gaps) of the first cutpoint and the positive
+        distances between neighbours (classes - 2,), each numbers or a numpyro distribution if unknown. None is unknown
+        with medians that give each class the same probability at f = 0:
+        ``(dist.Normal(., 2.0), dist.LogNormal(., 1.0))``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> made = Ordinal(cutpoints=jnp.array([-1.0, 1.0])).distribution(jnp.zeros((1, 1)))
+    >>> [round(float(p), 3) for p in made.probs[0]]
+    [0.269, 0.462, 0.269]
+    """
+
+    classes: int | None = eqx.field(static=True)
+    cutpoints: Any
+
+    def __init__(self, classes: int | None = None, cutpoints: Any = None):
+        check_classes(classes)
+        pair = isinstance(cutpoints, tuple)
+        if cutpoints is not None:
+            cutpoints = _checked_pair(*cutpoints) if pair and len(cutpoints) == 2 else _checked(cutpoints)
+            given = (transforms.shapes(cutpoints[1])[0] if pair else jnp.shape(cutpoints))[-1] + 1 + pair
+            if classes not in (None, given):
+                raise InputError(f"{classes - 1} cutpoints for {classes} classes", f"{given - 1}", "Leave one out.")
+            classes = given
+        elif classes is not None:
+            cutpoints = _default(classes)
+        self.classes, self.cutpoints = classes, cutpoints
+
+    @property
+    def numbers(self) -> PyTree:
+        """The cutpoints."""
+        if self.cutpoints is None:
+            raise InputError("a number of classes", "Ordinal()", "Say Ordinal(5), or fit it to data.")
+        return self.cutpoints
+
+    def num_classes(self, y: Array) -> int:
+        """As said, or the largest label plus one."""
+        return counted(self.classes, y)
+
+    def num_outputs(self, y: Array) -> int:
+        """One."""
+        return 1
+
+    def bind(self, y: Array) -> "Ordinal":
+        """The same for as many classes as these labels have, where it leaves the number open."""
+        return self if self.classes is not None else Ordinal(self.num_classes(y))
+
+    def cuts(self, noise: PyTree = ()) -> Array:
+        """The cutpoints at these unknowns, (classes - 1,)."""
+        values = self.values(noise)
+        if not isinstance(values, tuple):
+            return jnp.asarray(values)
+        first, gaps = values
+        return first + jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.asarray(gaps))])
+
+    def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r"""Of each class: :math:`\sigma(b) - \sigma(a) = \sigma(b) \, \sigma(-a) \, (1 - e^{a - b})`."""
+        edges = self.cuts(noise)[None] - outputs
+        end = jnp.zeros_like(outputs)
+        above = jnp.concatenate([jax.nn.log_sigmoid(edges), end], axis=-1)
+        below = jnp.concatenate([end, jax.nn.log_sigmoid(-edges)], axis=-1)
+        between = jnp.log(-jnp.expm1(edges[:, :-1] - edges[:, 1:]))
+        return above + below + jnp.concatenate([end, between, end], axis=-1)
+
+    def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
+        """Of the label, from the output and the cutpoints."""
+        return dist.Categorical(logits=self.log_probs(outputs, noise))
+
+
+def _checked(cutpoints: Any) -> Any:
+    if isinstance(cutpoints, jax.core.Tracer):
+        return cutpoints
+    try:
+        values = np.asarray(cutpoints, float)
+    except (TypeError, ValueError):
+        values = np.zeros(())
+    if values.ndim != 1 or values.size == 0 or not np.isfinite(values).all() or not (np.diff(values) > 0).all():
+        raise InputError(
+            "cutpoints as an increasing array, or a pair (first, gaps)",
+            f"{cutpoints!r}"[:60],
+            "Write [-1.0, 1.0], or (dist.Normal(0.0, 2.0), dist.LogNormal(jnp.zeros(1), 1.0)); None takes a default.",
+        )
+    return jnp.asarray(values)
+
+
+def _checked_pair(first: Any, gaps: Any) -> tuple[Any, Any]:
+    gaps = transforms.check_positive(gaps, "gaps")
+    shape, (wide,) = transforms.shapes(first), transforms.shapes(gaps)
+    if shape != [()] or len(wide) != 1:
+        raise InputError("one first cutpoint, and gaps (classes - 2,)", f"shapes {shape}, {wide}", "Expand the prior.")
+    return first, gaps
+
+
+def _default(classes: int) -> tuple[Distribution, Distribution]:
+    share = np.arange(1, classes) / classes
+    even = np.log(share / (1 - share))
+    return dist.Normal(float(even[0]), 2.0), dist.LogNormal(jnp.asarray(np.log(np.diff(even))), 1.0)

@@ -1,0 +1,76 @@
+"""A network of rates: one column of x is how long, or how much, was counted over."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Network, PyTree
+
+
+class Offset(eqx.Module):
+    r"""A network whose outputs have the log of one column of x added: :math:`f(x) = g(x_{\text{rest}}) + \log e`.
+
+    With `Poisson` or `NegativeBinomial`, whose outputs are log rates, the expected count is
+    :math:`e \cdot \exp g(x_{\text{rest}})`, proportional to the exposure *e*. Where x is standardised (estimators,
+    `compare`), this column is left as it is.
+
+    Parameters
+    ----------
+    network
+        *g*, which does not see the column.
+    column
+        Which one of x is the exposure: positive, in the user's units.
+
+    Examples
+    --------
+    >>> import jax, jax.numpy as jnp
+    >>> from tunbridge.model.networks import MLP
+    >>> network, x = Offset(MLP((), outputs=1)), jnp.array([[0.3, 1.0], [0.3, 2.0]])
+    >>> outputs = network.apply(network.init(jax.random.key(0), x), x)
+    >>> float(jnp.exp(outputs[1, 0] - outputs[0, 0]).round(4))
+    2.0
+    """
+
+    network: Network
+    column: int = eqx.field(default=-1, static=True)
+
+    def init(self, key: Key, x: Array) -> PyTree:
+        """Those of the network."""
+        return self.network.init(key, self._rest(x))
+
+    def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
+        """Outputs (points, outputs)."""
+        exposure = x[:, self.column].astype(jnp.result_type(float))
+        return self.network.apply(weights, self._rest(x), key=key) + jnp.log(exposure)[:, None]
+
+    def layout(self, weights: PyTree) -> PyTree:
+        """That of the network."""
+        return self.network.layout(weights)
+
+    def with_outputs(self, num: int) -> "Offset":
+        """The same with a network of `num` outputs, if it left the number open."""
+        return Offset(self.network.with_outputs(num), self.column)
+
+    def check(self, x: Any) -> None:
+        """InputError unless x has the column, others, and positive exposures."""
+        if x.ndim != 2 or not -x.shape[1] <= self.column < x.shape[1] or x.shape[1] < 2:
+            raise InputError(
+                f"x (points, features) with an exposure in column {self.column} and others besides",
+                f"shape {x.shape}",
+                "Append the exposure as the last column.",
+            )
+        least = np.asarray(x)[:, self.column].min()
+        if not least > 0:
+            raise InputError(
+                "exposures above 0",
+                f"{least:g} in column {self.column} of x",
+                "Leave such rows out.",
+            )
+
+    def _rest(self, x: Any) -> Any:
+        column = self.column % x.shape[1]
+        return jnp.concatenate([x[:, :column], x[:, column + 1 :]], axis=1)

@@ -1,0 +1,111 @@
+"""What predictive distributions over numbers and over counts share: moments, quantiles, distribution functions."""
+
+import abc
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.errors import InputError
+from tunbridge.predict import marginals
+from tunbridge.predict.marginals import components
+from tunbridge.predict.mixture import MixturePredictive
+
+
+class QuantityPredictive(MixturePredictive):
+    """A mixture over quantities, marginal an output."""
+
+    @property
+    @abc.abstractmethod
+    def _inverse(self) -> Callable:
+        """The question for quantiles at levels, (points, levels, outputs)."""
+
+    @cached_property
+    def _moments(self) -> tuple[Array, Array, Array]:
+        return self._outputs.answer(_moments)
+
+    @property
+    def mean(self) -> Array:
+        """Expected y, (points, outputs)."""
+        return self._moments[0]
+
+    @property
+    def aleatoric(self) -> Array:
+        """Mean variance of the components, (points, outputs)."""
+        return self._moments[1]
+
+    @property
+    def epistemic(self) -> Array:
+        """Variance of the components' means, (points, outputs)."""
+        return self._moments[2]
+
+    @cached_property
+    def functions(self) -> Array:
+        """Expected y of each network, (networks, points, outputs)."""
+        return jnp.swapaxes(self._outputs.answer(_means), 0, 1)
+
+    @property
+    def variance(self) -> Array:
+        """Aleatoric + epistemic, (points, outputs)."""
+        return self.total
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self.mean.shape
+
+    def quantile(self, q: Any) -> Array:
+        """Quantiles of the mixture, (points, outputs); for several levels (levels, points, outputs)."""
+        levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        common = jnp.atleast_1d(jnp.asarray(levels))
+        found = self._outputs.answer(self._inverse, common=(common,), cost=common.size)
+        found = jnp.swapaxes(found, 0, 1)
+        return found[0] if levels.ndim == 0 else found
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y <= y) an output, (..., points, outputs)."""
+        values = jnp.asarray(y)
+        num, width = self.mean.shape
+        if values.shape[-2:] != (num, width):
+            raise InputError(f"y of shape (..., {num}, {width})", f"shape {values.shape}", "Reshape y.")
+        leading = values.shape[:-2]
+        rows = jnp.moveaxis(values.reshape(-1, num, width), 1, 0)
+        found = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
+        return jnp.moveaxis(found, 0, 1).reshape(*leading, num, width)
+
+    def cdfs(self, y: Any) -> Array:
+        """P(Y <= y) under each network, (networks, points, outputs)."""
+        values = np.asarray(y, jax.dtypes.canonicalize_dtype(float))
+        values = values[:, None] if values.ndim == 1 else values
+        if values.shape != self._shape:
+            raise InputError(f"y of shape {self._shape}", f"shape {values.shape}", "Pass the targets of x.")
+        return jnp.swapaxes(self._outputs.answer(_cdfs, values), 0, 1)
+
+
+def _moments(likelihood, outputs, noise):
+    means, variances = components(lambda d: (marginals.mean(d), marginals.variance(d)), likelihood, outputs, noise)
+    mean = jnp.mean(means, axis=0)
+    return mean, jnp.mean(variances, axis=0), jnp.mean((means - mean[None]) ** 2, axis=0)
+
+
+def _means(likelihood, outputs, noise):
+    return jnp.swapaxes(components(marginals.mean, likelihood, outputs, noise), 0, 1)
+
+
+def mixture_cdf(likelihood, outputs, noise, values):
+    """P(Y <= values) of the mixture, for values (leading, points, outputs)."""
+    each = components(lambda d: jax.vmap(lambda y: marginals.cdf(d, y))(values), likelihood, outputs, noise)
+    return jnp.mean(each, axis=0)
+
+
+def _cdf(likelihood, outputs, noise, rows):
+    return jnp.swapaxes(mixture_cdf(likelihood, outputs, noise, jnp.swapaxes(rows, 0, 1)), 0, 1)
+
+
+def _cdfs(likelihood, outputs, noise, y):
+    return jnp.swapaxes(components(lambda d: marginals.cdf(d, y), likelihood, outputs, noise), 0, 1)
