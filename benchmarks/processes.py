@@ -1,11 +1,13 @@
 """Gaussian processes beside networks: the CO2 series continued, and three tables.
 
-TUNBRIDGE_DATA=FOLDER python benchmarks/processes.py -> benchmarks/results/processes.json, minutes on two cores.
+TUNBRIDGE_DATA=FOLDER python benchmarks/processes.py [co2 | TABLE ...] -> benchmarks/results/processes.json, minutes.
 The folder holds series/co2.csv (weekly, Mauna Loa) and uci/NAME.npz.
 """
 
 import csv
+import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -13,7 +15,7 @@ import jax
 import numpy as np
 import numpyro.distributions as dist
 import tinygp
-from record import record
+from record import RESULTS, record
 from tinygp import kernels
 
 import tunbridge as tb
@@ -65,26 +67,31 @@ def band(predictive, digits: int) -> dict:
     return {name: np.asarray(part, np.float64)[:, 0].round(digits).tolist() for name, part in parts.items()}
 
 
+def seasonal(kernel, x, y, key) -> tuple:
+    """A process of years since 1980 and ppm around their mean, from the values given."""
+    began, middle = time.perf_counter(), float(y.mean())
+    fitted = tb.bench.ExactProcess(kernel, 0.2, restarts=0).fit(x - 1980, y - middle, key=key)
+    seconds = time.perf_counter() - began
+    return lambda at: ScaledPredictive(fitted.predict(at - 1980), np.array([middle]), np.ones(1)), seconds
+
+
 def continued(key) -> dict:
     """Bands beyond the end of the series, and scores on its last eight years."""
     x, y = co2()
     train = x[:, 0] < HELD_OUT_FROM
     grid = np.linspace(1985, SHOWN_TO, 300)[:, None]
     rows, bands = [], {}
-    began, middle = time.perf_counter(), float(y[train].mean())
-    fitted = tb.bench.ExactProcess(seasons(), 0.2, restarts=0).fit(x[train] - 1980, y[train] - middle, key=key)
-    seconds = time.perf_counter() - began
-
-    def seasonal(at):
-        return ScaledPredictive(fitted.predict(at - 1980), np.array([middle]), np.ones(1))
-
+    line = 1.0 * kernels.DotProduct()
+    for name, kernel in (("process, seasons", seasons()), ("process, line and seasons", line + seasons())):
+        predict, seconds = seasonal(kernel, x[train], y[train], key)
+        rows.append({"method": name, **scores(predict(x[~train]), y[~train]), "seconds": seconds})
+        bands[name] = band(predict(grid), 2)
     prior, noise = tb.priors.Normal(tb.priors.fan_in(2.0)), tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0))
     tanh = tb.Model(tb.networks.MLP((50,)), prior, noise)
     relu = tb.Model(tb.networks.MLP((50,), "relu"), prior, noise)
     wide, _, wide_seconds = fit_process(tb.bench.wide_kernel(relu), x[train], y[train], key)
-    rows.append({"method": "process, seasons", **scores(seasonal(x[~train]), y[~train]), "seconds": seconds})
     rows.append({"method": "process, wide relu network", **scores(wide(x[~train]), y[~train]), "seconds": wide_seconds})
-    bands |= {"process, seasons": band(seasonal(grid), 2), "process, wide relu network": band(wide(grid), 2)}
+    bands["process, wide relu network"] = band(wide(grid), 2)
     chains = tb.MCLMC(run=tb.Run(chains=4, warmup=2000, draws=500, thin=10))
     plan = {
         "dropout, relu": (relu, tb.MCDropout()),
@@ -153,10 +160,18 @@ def beside(name: str) -> list[dict]:
     return rows
 
 
-def main() -> None:
-    tables = [row for name in ("diabetes", "boston", "yacht") for row in beside(name)]
-    record("processes", {"co2": continued(jax.random.key(0)), "tables": tables})
+def main(names: list[str]) -> None:
+    path = RESULTS / "processes.json"
+    figures = json.loads(path.read_text()) if path.exists() else {}
+    for name in names or ["co2", "diabetes", "boston", "yacht"]:
+        if name == "co2":
+            figures["co2"] = continued(jax.random.key(0))
+        else:
+            others = [row for row in figures.get("tables", []) if row["table"] != name]
+            figures["tables"] = others + beside(name)
+        figures.pop("machine", None)
+        record("processes", figures)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -17,7 +17,7 @@ _SPREAD = 1.0
 """How far restarts begin from the values given, in log units."""
 _FAR = 12.0
 """How far the search may go, in log units."""
-_MOST_STEPS = 200
+_MOST_STEPS = 100
 
 
 def positive_leaves(tree: PyTree, refuse: bool = True) -> PyTree:
@@ -31,7 +31,7 @@ def positive_leaves(tree: PyTree, refuse: bool = True) -> PyTree:
 
 def maximise(evidence: Callable, start: tuple[Any, Any], rows: Any, key: Key, restarts: int) -> Any:
     """(kernel, noise) of the largest evidence found by L-BFGS from `start` and from `restarts` places around it."""
-    numbers, rest = eqx.partition(start, eqx.is_array_like)
+    numbers, rest = eqx.partition(start, eqx.is_inexact_array_like)
     flat, unravel = ravel_pytree(jax.tree.map(jnp.log, numbers))
 
     def whole(logs: Any) -> Any:

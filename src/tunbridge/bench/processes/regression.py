@@ -72,7 +72,7 @@ class FittedProcess:
     def covariance(self, x: Any) -> np.ndarray:
         """Of the function at x, (points, points)."""
         rows = np.asarray(check_x(x), np.float64)
-        _refuse_large(len(rows), rows.shape[1], "Predict fewer points at once.")
+        _refuse_large((len(rows), len(rows)), rows.shape[1], "Predict fewer points at once.")
         with jax.enable_x64(True):
             return np.asarray(_covariance(self.kernel, rows, *self._given[:-1]))
 
@@ -185,7 +185,7 @@ class ExactProcess(_Process):
     """
 
     def _centres(self, x: np.ndarray, key: Key) -> np.ndarray:
-        _refuse_large(len(x), x.shape[1], "Use SparseProcess.")
+        _refuse_large((len(x), len(x)), x.shape[1], "Use SparseProcess.")
         return x
 
     @staticmethod
@@ -223,7 +223,7 @@ class SparseProcess(_Process):
     def _centres(self, x: np.ndarray, key: Key) -> np.ndarray:
         from sklearn.cluster import KMeans
 
-        _refuse_large(round((len(x) * self.inducing) ** 0.5), x.shape[1], "Use fewer inducing points.")
+        _refuse_large((self.inducing, len(x)), x.shape[1], "Use fewer inducing points.")
         distinct = np.unique(x, axis=0)
         if len(distinct) <= self.inducing:
             return distinct
@@ -256,11 +256,11 @@ def _sparse(kernel: Kernel, noise: Array, rows: _Rows) -> tuple[Array, Array, Ar
     return lower, a, jnp.linalg.cholesky(jnp.eye(len(inner)) + a @ a.T)
 
 
-def _refuse_large(num: int, features: int, do: str) -> None:
-    wanted = 8 * num**2 * (_HELD + features)
+def _refuse_large(shape: tuple[int, int], features: int, do: str) -> None:
+    wanted = 8 * shape[0] * shape[1] * (_HELD + features)
     if wanted > _MOST_BYTES:
         raise InputError(
             f"matrices of at most {_MOST_BYTES / 2**30:.0f} GiB",
-            f"{num:,} x {num:,} numbers, {wanted / 2**30:.1f} GiB with their gradients",
+            f"{shape[0]:,} x {shape[1]:,} numbers, {wanted / 2**30:.1f} GiB with their gradients",
             do,
         )
