@@ -220,7 +220,7 @@ def theory() -> dict:
 
 
 def bottleneck(width: int, narrow: int) -> tb.Model:
-    """Two wide erf layers joined by `narrow` linear units."""
+    """Two wide relu layers joined by `narrow` linear units."""
     names, axes = ("in", "join", "out", "last"), tb.networks.Leaf("weight", (0,), (1,))
 
     def init(_, x):
@@ -232,7 +232,7 @@ def bottleneck(width: int, narrow: int) -> tb.Model:
 
     def apply(weights, x):
         z = x
-        for name, phi in zip(names, (jax.scipy.special.erf, lambda a: a) * 2, strict=True):
+        for name, phi in zip(names, (jax.nn.relu, lambda a: a) * 2, strict=True):
             z = phi(z @ weights[name]["weight"] + weights[name]["bias"][None])
         return z
 
@@ -241,15 +241,14 @@ def bottleneck(width: int, narrow: int) -> tb.Model:
     return tb.Model(net, tb.priors.Normal(tb.priors.fan_in(SCALE)), tb.likelihoods.Gaussian(NOISE))
 
 
-LAYER = tb.bench.WideKernel(("erf",), (SCALE**2,) * 2, (SCALE**2,) * 2)
-JOINED = tb.bench.WideKernel(("erf", "identity", "erf"), (SCALE**2,) * 4, (SCALE**2,) * 4)
+LAYER = tb.bench.WideKernel(("relu",), (SCALE**2,) * 2, (SCALE**2,) * 2)
+JOINED = tb.bench.WideKernel(("relu", "identity", "relu"), (SCALE**2,) * 4, (SCALE**2,) * 4)
 
 
 def deep_process(narrow: int, key, num: int) -> np.ndarray:
     """Draws of a deep Gaussian process: a process of `narrow` outputs, and a process of these."""
     key_inner, key_outer = jax.random.split(key)
     inner = normals(matrix(LAYER, X), key_inner, num * narrow).reshape(num, narrow, len(X)).transpose(0, 2, 1)
-    # the second process reads SCALE z / sqrt(narrow) + bias through its own first layer, a linear join of wide layers
     with jax.enable_x64(True):
         outer = np.asarray(jax.jit(jax.vmap(lambda z: LAYER(z, z)))(inner))
     lower = np.linalg.cholesky(outer + 1e-9 * np.eye(len(X)))
@@ -258,7 +257,7 @@ def deep_process(narrow: int, key, num: int) -> np.ndarray:
 
 
 def bottlenecks(key) -> dict:
-    widths, narrows = [1, 3, 10, 30, 100], [1, 2, 4, 8, 16, 32]
+    widths, narrows = [1, 3, 10, 30, 100], [1, 2, 4, 8, 16]
     to_deep = {}
     for narrow in (1, 3):
         deep = deep_process(narrow, jax.random.fold_in(key, narrow), DRAWS)
