@@ -73,7 +73,7 @@ def test_few_inducing_points_bound_the_evidence_from_below(rows, exact):
     assert few.log_evidence < exact.log_evidence
 
 
-@pytest.mark.parametrize("method", [ExactProcess, SparseProcess])
+@pytest.mark.parametrize("method", [ExactProcess, pytest.param(SparseProcess, marks=pytest.mark.slow)])
 def test_tuning_finds_a_larger_evidence_where_its_slope_vanishes(method, rows):
     x, y, _ = rows
     found = method(kernel(3.0, 0.3), 1.0, restarts=1).fit(x, y, key=jax.random.key(0))
