@@ -13,7 +13,7 @@ from tunbridge.bench.processes.moments import moment
 from tunbridge.core.errors import InputError
 from tunbridge.model.model import Model
 from tunbridge.model.networks.mlp import ACTIVATIONS, MLP
-from tunbridge.model.priors.normal import FanIn, Normal
+from tunbridge.model.priors import FanIn, Normal
 
 
 class WideKernel(Kernel):
