@@ -28,7 +28,7 @@ TINY = {
     "mclmc": tb.MCLMC(run=RUN),
     "adjustedmclmc": tb.AdjustedMCLMC(max_steps=20, run=RUN),
     "ellipticalslice": tb.EllipticalSlice(run=RUN),
-    "temperedsmc": tb.TemperedSMC(particles=20, mutations=1, ess=0.3),
+    "temperedsmc": tb.TemperedSMC(particles=40, mutations=3, ess=0.3),
 }
 POINT = ("map", "ensemble", "mcdropout", "swag")
 """Methods that hold noise and scales at one value; all others sample them."""

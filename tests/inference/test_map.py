@@ -322,3 +322,12 @@ def test_an_init_may_leave_unknowns_out(key):
     bound, rows = made.bind(table())
     posterior = tb.MAP(train=tb.Train(20)).fit(made, table(), key=key, init=tb.Params(bound.network.init(key, rows.x)))
     assert len(posterior.params.noise) == len(posterior.params.scales) == 1
+
+
+def test_a_first_batch_that_holds_no_row_out_leaves_noise_finite(key):
+    """With batches of 2 of 12 rows many first batches have none: every key must start."""
+    rows = table(12)
+    noisy = model(likelihood=tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
+    method = tb.Ensemble(tb.MAP(train=tb.Train(2, batch_size=2)), 8)
+    posterior = method.fit(noisy, rows, key=key, progress=False)
+    assert np.isfinite([float(member.params.noise[0]) for member in posterior.members]).all()

@@ -53,6 +53,7 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
     start, never = likelihood.median_noise(), jnp.asarray(-jnp.inf)
     measure = Measure(key, threshold, start, never, never, start)
     held = measure.rows(batch)
+    held = jnp.where(jnp.any(held), held, weight > 0)  # a small first batch may hold no row out
     shrunk = eqx.tree_at(lambda data: data.y, batch, likelihood.shrunk(batch.y, outputs, start, _SHRINK))
 
     def solve(rows):
