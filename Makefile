@@ -33,6 +33,9 @@ bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of tutor
 	$(BIN)/python benchmarks/ensemble_size.py
 	$(BIN)/python benchmarks/dropout_study.py
 	$(BIN)/python benchmarks/wide_limits.py
+	$(BIN)/python benchmarks/priors.py speed
+	$(BIN)/python benchmarks/priors.py sparsity
+	$(BIN)/python benchmarks/priors.py scale
 	$(BIN)/python benchmarks/mcmc.py rates
 	$(BIN)/python benchmarks/mcmc.py memory
 

@@ -37,6 +37,7 @@ def test_a_wide_prior_is_said_to_be_sure_before_any_data(key):
     assert "sure before" not in str(tame)
 
 
+@pytest.mark.slow
 def test_sensitivity_ends_at_the_prior_mean_and_at_least_squares(key):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 2))

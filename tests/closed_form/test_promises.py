@@ -19,6 +19,7 @@ SLOW = [
     *(("mala", problem) for problem in PROBLEMS if problem != "linear"),
     ("swag", "linear_unknown"),
     ("swag", "tanh_unit"),
+    ("swag", "logistic"),
     ("ensemble", "linear_unknown"),
     ("mcdropout", "linear_unknown"),
 ]

@@ -46,6 +46,7 @@ def _normal(w):
     return -0.5 * jnp.sum(w**2)
 
 
+@pytest.mark.slow
 def test_it_sees_the_bias_of_a_sampler_that_rejects_nothing(key):
     """N(0, 1) in two dimensions: ULA with a step of 1.5 draws variances of 1 / (1 - 1.5^2 / 4) = 2.3."""
     found = {}

@@ -49,7 +49,7 @@ def _case(kind):
 
 @pytest.mark.parametrize(
     "kind",
-    ["convolutional", *(pytest.param(k, marks=pytest.mark.slow) for k in ("perceptron", "recurrent", "transformer"))],
+    ["perceptron", *(pytest.param(k, marks=pytest.mark.slow) for k in ("convolutional", "recurrent", "transformer"))],
 )
 def test_a_network_of_any_kind_becomes_bayesian_in_one_call(kind, key):
     module, data = _case(kind)
@@ -61,6 +61,7 @@ def test_a_network_of_any_kind_becomes_bayesian_in_one_call(kind, key):
     assert predictive.log_prob(data.y).shape == (data.num,)
 
 
+@pytest.mark.slow
 def test_it_starts_from_the_weights_that_it_has(key):
     module, data = _case("perceptron")
     still = tb.MAP(step_size=1e-12, train=tb.Train(1))

@@ -73,6 +73,7 @@ def test_the_first_step_size_follows_the_units_of_the_data(size):
     np.testing.assert_allclose(found, np.linalg.eigvalsh(hessian).max(), rtol=0.05)
 
 
+@pytest.mark.slow
 def test_only_predictions_may_be_kept():
     inputs = np.linspace(-1, 1, 9).reshape(3, 3)
     whole, few = (
@@ -219,6 +220,7 @@ def test_chains_are_spread_over_several_devices_with_equal_draws():
     assert done.returncode == 0, done.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_chains_in_one_program_draw_what_chains_in_threads_draw(monkeypatch):
     """Two posteriors of two chains, vmapped in one lane: each pair meets by itself. Short steps amplify no rounding."""
     method = tb.Ensemble(tb.HMC(step_size=1e-3, steps=2, run=tb.Run(chains=2, warmup=6, draws=3)), 2)

@@ -163,9 +163,9 @@ class Independent(AbstractPrior):
     def law(self) -> Distribution:
         """Of a weight of scale 1."""
 
-    def log_law(self, r: Array) -> Array:
-        """Log density of each weight of scale 1; a subclass may have a quicker form."""
-        return self.law().log_prob(r)
+    def log_law(self, r: Array) -> Scalar:
+        """Log density of an array of weights of scale 1; a subclass may have a quicker form."""
+        return jnp.sum(self.law().log_prob(r))
 
     def bind(self, weights: PyTree, layout: PyTree) -> Self:
         """Itself, where the scales fit the layers."""
@@ -183,11 +183,11 @@ class Independent(AbstractPrior):
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
         """Log density of w = s r, or of r where s is unknown."""
         if scales:
-            return total(jax.tree.map(lambda r: jnp.sum(self.log_law(r)), raw))
+            return total(jax.tree.map(lambda r: self.log_law(r), raw))
 
         def one(w: Array, s: Any) -> Scalar:
             terms = jnp.broadcast_to(jnp.log(s), w.shape) if jnp.ndim(s) else w.size * jnp.log(s)
-            return jnp.sum(self.log_law(w / s)) - jnp.sum(terms)
+            return self.log_law(w / s) - jnp.sum(terms)
 
         return total(jax.tree.map(one, raw, self._deviations(raw, scales, layout)))
 

@@ -25,7 +25,7 @@ class LogUniform(AbstractPrior):
         return False
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """-log |w|, up to a constant that does not exist; level within the smallest float around 0."""
+        """Minus the logarithm of the absolute value, up to a constant that does not exist; level around 0."""
 
         def one(leaf: Array) -> Scalar:
             return -jnp.sum(jnp.log(jnp.maximum(jnp.abs(leaf), jnp.finfo(leaf.dtype).tiny)))

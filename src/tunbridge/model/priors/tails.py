@@ -14,9 +14,16 @@ from jax import Array
 from jax.scipy.special import gammaln
 from numpyro.distributions import Distribution
 
-from tunbridge.core.types import PyTree
+from tunbridge.core.types import PyTree, Scalar
 from tunbridge.model import transforms
 from tunbridge.model.priors.base import Independent, as_scale
+
+
+def sum_log1p(terms: Array) -> Scalar:
+    """The sum of log(1 + t) for t >= 0, with half as many logarithms: two terms are multiplied for each."""
+    flat = 1.0 + jnp.ravel(terms)
+    half = flat.shape[0] // 2
+    return jnp.sum(jnp.log(flat[:half] * flat[half : 2 * half])) + jnp.sum(jnp.log(flat[2 * half :]))
 
 
 class Laplace(Independent):
@@ -58,10 +65,10 @@ class Logistic(Independent):
         """Logistic with s = 1."""
         return dist.Logistic(0.0, 1.0)
 
-    def log_law(self, r: Array) -> Array:
-        """Log density of each weight of scale 1."""
+    def log_law(self, r: Array) -> Scalar:
+        """Log density of an array of weights of scale 1."""
         away = jnp.abs(r)
-        return -away - 2.0 * jnp.log(1.0 + jnp.exp(-away))
+        return -jnp.sum(away + 2.0 * jnp.log(1.0 + jnp.exp(-away)))
 
 
 class StudentT(Independent):
@@ -85,11 +92,11 @@ class StudentT(Independent):
         """Student-t of scale 1."""
         return dist.StudentT(self.df, 0.0, 1.0)
 
-    def log_law(self, r: Array) -> Array:
-        """Log density of each weight of scale 1."""
+    def log_law(self, r: Array) -> Scalar:
+        """Log density of an array of weights of scale 1."""
         half = 0.5 * (self.df + 1.0)
         top = gammaln(half) - gammaln(0.5 * self.df) - 0.5 * jnp.log(jnp.pi * self.df)
-        return top - half * jnp.log(1.0 + r * r / self.df)
+        return r.size * top - half * sum_log1p(r * r / self.df)
 
 
 class Cauchy(Independent):
@@ -109,6 +116,6 @@ class Cauchy(Independent):
         """Cauchy with s = 1."""
         return dist.Cauchy(0.0, 1.0)
 
-    def log_law(self, r: Array) -> Array:
-        """Log density of each weight of scale 1."""
-        return -jnp.log(jnp.pi) - jnp.log(1.0 + r * r)
+    def log_law(self, r: Array) -> Scalar:
+        """Log density of an array of weights of scale 1."""
+        return -r.size * jnp.log(jnp.pi) - sum_log1p(r * r)
