@@ -25,13 +25,14 @@ lint: $(VENV)/.test            ## style, types and the dependency rule
 docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
 	env -u MPLBACKEND $(BIN)/python -m sphinx -E -a -W --keep-going -b html docs docs/_build/html
 
-bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of the dropout tutorial
+bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of tutorials
 	$(BIN)/python benchmarks/loop.py
 	$(BIN)/python benchmarks/members.py
 	$(BIN)/python benchmarks/prediction.py
 	$(BIN)/python benchmarks/aleatoric.py
 	$(BIN)/python benchmarks/ensemble_size.py
 	$(BIN)/python benchmarks/dropout_study.py
+	$(BIN)/python benchmarks/wide_limits.py
 	$(BIN)/python benchmarks/mcmc.py rates
 	$(BIN)/python benchmarks/mcmc.py memory
 

@@ -64,6 +64,13 @@ def test_info_says_what_was_fitted(fitted):
         assert words in said
 
 
+def test_priors_lists_every_prior():
+    code, said, _ = call("priors")
+    assert code == 0
+    for name in ("Horseshoe", "ByPath", "JointNormal", "LogUniform"):
+        assert name in said
+
+
 def test_methods_lists_every_method():
     code, said, _ = call("methods")
     assert code == 0

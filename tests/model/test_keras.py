@@ -101,7 +101,7 @@ def test_what_is_not_trainable_is_a_constant_and_what_is_foreign_is_unknown():
     assert [array.shape for array in network.constants] == [(3, 4), (4,)]
     assert roles(network) == {"weight", "bias", "unknown"}
     with pytest.raises(tb.InputError, match=r"which priors\.fan_in needs; got none for .*/factor"):
-        tb.priors.Normal(tb.priors.fan_in(1.0)).check(network.weights, network.layout(network.weights))
+        tb.priors.Normal(tb.priors.fan_in(1.0)).bind(network.weights, network.layout(network.weights))
 
 
 def test_what_cannot_be_a_network_is_refused(monkeypatch):

@@ -129,3 +129,16 @@ def test_quantities_with_uneven_ranks_are_drawn_bold():
     found = tb.diagnostics.Calibration({"f": even, "noise": even**2}, {"f": draws, "noise": draws})
     lines = {line.get_label(): line.get_linewidth() for line in tb.plots.sbc(found).get_lines()}
     assert lines["noise"] > 2 > lines["f"]
+
+
+def test_priors_show_a_curve_each_and_functions_a_line_each(key):
+    zoo = {"normal": tb.priors.Normal(1.0), "laplace": tb.priors.Laplace(1.0)}
+    for draw in (tb.plots.densities, tb.plots.influence):
+        axes = draw(zoo, np.array([-1.0, 0.5, 2.0]))
+        assert [text.get_text() for text in axes.get_legend().get_texts()] == ["normal", "laplace"]
+    assert axes.lines[0].get_ydata() == pytest.approx([-1.0, 0.5, 2.0])
+    assert axes.lines[1].get_ydata() == pytest.approx([-1.0, 1.0, 1.0])
+    model = tb.Model(tb.networks.MLP((3,), outputs=1), zoo["normal"], tb.likelihoods.Gaussian(1.0))
+    assert len(tb.plots.prior_functions(model, np.linspace(-1, 1, 5), key=key, num=4).lines) == 4
+    with pytest.raises(tb.InputError, match="x of shape"):
+        tb.plots.prior_functions(model, np.zeros((5, 2)), key=key)

@@ -3,6 +3,7 @@
 from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
+from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.promises import PROMISES, Promise, deviation
 from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
 from tunbridge.bench.sbc import sbc
@@ -12,12 +13,16 @@ __all__ = [
     "PROMISES",
     "Beliefs",
     "Comparison",
+    "ExactProcess",
+    "FittedProcess",
     "Problem",
     "Promise",
     "Ranking",
     "Reference",
     "ReferenceError",
     "Sensitivity",
+    "SparseProcess",
+    "WideKernel",
     "compare",
     "deviation",
     "fidelity",
@@ -27,4 +32,5 @@ __all__ = [
     "rank_priors",
     "sbc",
     "sensitivity",
+    "wide_kernel",
 ]

@@ -15,6 +15,7 @@ def compare(
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,
+    prior: options.PriorOption = "normal",
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
@@ -38,6 +39,7 @@ def compare(
         target,
         task=task,
         likelihood=likelihood,
+        prior=prior,
         ignore=ignore,
         categorical=categorical,
         drop_missing=drop_missing,

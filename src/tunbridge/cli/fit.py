@@ -15,6 +15,7 @@ def fit(
     out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the posterior and its report.")] = Path("run"),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,
+    prior: options.PriorOption = "normal",
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
@@ -37,6 +38,7 @@ def fit(
         target,
         task=task,
         likelihood=likelihood,
+        prior=prior,
         ignore=ignore,
         categorical=categorical,
         drop_missing=drop_missing,

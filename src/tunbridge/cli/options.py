@@ -20,6 +20,11 @@ LikelihoodOption = Annotated[
         help="How targets vary around what is predicted: numbers, counts, or classes numbered in their order.",
     ),
 ]
+Weights = Literal["normal", "laplace", "studentt", "horseshoe", "ard"]
+PriorOption = Annotated[
+    Weights,
+    typer.Option("--prior", help="What is believed of the weights, each with a scale that is unknown."),
+]
 Ignore = Annotated[list[str], typer.Option(help="A column to leave out; give it again for several.")]
 Categorical = Annotated[list[str], typer.Option(help="A column of codes to read as categories, not as numbers.")]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]

@@ -47,6 +47,7 @@ class Rows:
         *,
         task: Task | None,
         likelihood: str | None,
+        prior: str,
         ignore: list[str],
         categorical: list[str],
         drop_missing: bool,
@@ -68,7 +69,8 @@ class Rows:
         task = _task(task, likelihood, unique, whole)
         encoding = Encoding.of(whole, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(whole.num_rows, test_share, seed)
-        return cls(path, whole, kept + 1, encoding, _model(encoding, likelihood, hidden), train, test, num - len(kept))
+        model = _model(encoding, likelihood, prior, hidden)
+        return cls(path, whole, kept + 1, encoding, model, train, test, num - len(kept))
 
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(x, y) of some rows."""
@@ -153,12 +155,12 @@ def _task(task: Task | None, likelihood: str | None, targets: list[str], table: 
     return fits
 
 
-def _model(encoding: Encoding, likelihood: str | None, hidden: str | None) -> Model:
+def _model(encoding: Encoding, likelihood: str | None, prior: str, hidden: str | None) -> Model:
     made: Likelihood = defaults.of_classes(len(encoding.classes)) if encoding.classes else defaults.of_numbers()
     if likelihood is not None:
         made = Ordinal(len(encoding.classes)) if likelihood == "ordinal" else defaults.LIKELIHOODS[likelihood]()
     network = defaults.network() if hidden is None else MLP(_widths(hidden))
-    return Model(network, defaults.prior(), made)
+    return Model(network, defaults.PRIORS[prior](), made)
 
 
 def _widths(hidden: str) -> tuple[int, ...]:

@@ -4,17 +4,9 @@ from collections.abc import Callable
 
 import numpyro.distributions as dist
 
-from tunbridge.core.types import Likelihood
-from tunbridge.model.likelihoods import (
-    Bernoulli,
-    Categorical,
-    Gaussian,
-    Heteroscedastic,
-    Laplace,
-    NegativeBinomial,
-    Poisson,
-    StudentT,
-)
+from tunbridge.core.types import Likelihood, Prior
+from tunbridge.model import likelihoods, priors
+from tunbridge.model.likelihoods import Bernoulli, Categorical, Gaussian
 from tunbridge.model.networks import MLP
 from tunbridge.model.priors import Normal, fan_in
 
@@ -41,10 +33,20 @@ def of_classes(num: int) -> Bernoulli | Categorical:
 
 LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {
     "gaussian": of_numbers,
-    "heteroscedastic": Heteroscedastic,
-    "studentt": lambda: StudentT(4.0, dist.Gamma(0.5, 1.0)),
-    "laplace": lambda: Laplace(dist.Gamma(0.5, 1.0)),
-    "poisson": Poisson,
-    "negativebinomial": lambda: NegativeBinomial(dist.LogNormal(1.0, 1.0)),
+    "heteroscedastic": likelihoods.Heteroscedastic,
+    "studentt": lambda: likelihoods.StudentT(4.0, dist.Gamma(0.5, 1.0)),
+    "laplace": lambda: likelihoods.Laplace(dist.Gamma(0.5, 1.0)),
+    "poisson": likelihoods.Poisson,
+    "negativebinomial": lambda: likelihoods.NegativeBinomial(dist.LogNormal(1.0, 1.0)),
 }
 """By name, those of numbers and of counts that a table may be given, with their noise unknown."""
+
+
+PRIORS: dict[str, Callable[[], Prior]] = {
+    "normal": prior,
+    "laplace": lambda: priors.Laplace(fan_in(dist.LogNormal(-0.35, 0.5))),
+    "studentt": lambda: priors.StudentT(3.0, fan_in(dist.LogNormal(-0.35, 0.5))),
+    "horseshoe": lambda: priors.Horseshoe(fan_in(dist.HalfCauchy(0.5)), slab=2.0),
+    "ard": lambda: priors.ARD(dist.HalfCauchy(1.0), rest=prior()),
+}
+"""Priors of weights that a table's model may have, by name."""

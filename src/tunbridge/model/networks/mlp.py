@@ -24,6 +24,8 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "erf": jax.scipy.special.erf,
     "sin": jnp.sin,
     "identity": lambda a: a,
+    "sign": jnp.sign,
+    "step": lambda a: jnp.heaviside(a, 1.0),
 }
 
 
@@ -37,7 +39,7 @@ class MLP(eqx.Module):
     hidden
         Units of each hidden layer; () is a linear model with a bias.
     activation
-        One of `ACTIVATIONS`.
+        One of `ACTIVATIONS`. Steps and signs are for priors: they have no gradient to learn by.
     outputs
         How many outputs; None takes what the likelihood needs.
 
