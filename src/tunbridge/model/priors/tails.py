@@ -96,7 +96,7 @@ class StudentT(Independent):
         """Log density of an array of weights of scale 1."""
         half = 0.5 * (self.df + 1.0)
         top = gammaln(half) - gammaln(0.5 * self.df) - 0.5 * jnp.log(jnp.pi * self.df)
-        return r.size * top - half * sum_log1p(r * r / self.df)
+        return r.size * top - half * sum_log1p(r * r * (1.0 / self.df))
 
 
 class Cauchy(Independent):
