@@ -44,5 +44,5 @@ PRIORS = {
 }
 """Every proper prior that a dense network can have."""
 
-QUICK = ("normal unknown", "laplace", "spike and slab", "regularised horseshoe", "inverse-gamma variance", "by path")
+QUICK = ("normal unknown", "spike and slab", "regularised horseshoe", "by path")
 """Those that fast tests look at: one a mechanism."""

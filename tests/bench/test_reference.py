@@ -52,6 +52,7 @@ def test_the_shipped_reference_has_passed_its_checks(shipped):
     assert "<caption>reference curve</caption>" in shipped._repr_html_()
 
 
+@pytest.mark.slow
 def test_a_point_is_far_from_the_reference_and_half_of_it_near(shipped, key):
     recipe = RECIPES["curve"]()
     point = fidelity(tb.MAP(train=tb.Train(300)).fit(recipe.model, recipe.data, key=key, progress=False), shipped)

@@ -159,6 +159,7 @@ def test_what_is_left_out_is_counted_wherever_it_stands(tmp_path):
     gone = pa.array([None if i >= 15 else i for i in range(20)], pa.int64())
     tables.write(table.append_column("late", gone), tmp_path / "late.csv")
     options = {"task": None, "ignore": [], "categorical": [], "test_share": 0.2, "hidden": None, "seed": 0}
+    options |= {"likelihood": None, "prior": "normal"}
     rows = Rows.read(tmp_path / "late.csv", ["species"], drop_missing=True, **options)
     assert "15 rows, 5 left out" in " ".join(rows.said())
 
@@ -281,3 +282,14 @@ def test_each_likelihood_fits_reports_and_predicts(name, tmp_path):
     assert (code, error) == (0, "")
     head = said.splitlines()[0]
     assert ("p(8)" in head and head.index("p(9)") < head.index("p(10)")) if name == "ordinal" else ("y_mean" in head)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["laplace", "studentt", "horseshoe", "ard"])
+def test_each_prior_fits_reports_and_predicts(name, tmp_path):
+    arguments = ["-t", "species", "--prior", name, "--out", tmp_path / "run", "-m", "map", *QUICK]
+    code, _, error = call("fit", penguins(tmp_path / "data.csv", 40), *arguments)
+    assert (code, error) == (0, "")
+    code, said, error = call("predict", tmp_path / "run", tmp_path / "data.csv")
+    assert (code, error) == (0, "")
+    assert "p(" in said.splitlines()[0]

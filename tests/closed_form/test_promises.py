@@ -15,8 +15,8 @@ def test_the_table_has_a_promise_for_every_method_and_problem():
 
 POINT = ("map", "ensemble", "mcdropout", "swag")
 SLOW = [
-    *((method, problem) for method, problem in CASES if method not in (*POINT, "mala")),
-    *(("mala", problem) for problem in PROBLEMS if problem != "linear"),
+    *((method, problem) for method, problem in CASES if method not in POINT),
+    *((method, problem) for method in ("ensemble", "mcdropout") for problem in ("logistic", "tanh_unit")),
     ("swag", "linear_unknown"),
     ("swag", "tanh_unit"),
     ("swag", "logistic"),

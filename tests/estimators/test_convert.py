@@ -111,6 +111,7 @@ def test_dropout_starts_where_its_mean_is_the_given_network(key):
     np.testing.assert_allclose(posterior.model.outputs(middle, data.x), jax.vmap(module)(data.x), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_labels_and_one_logit_are_two_classes(key):
     module = eqx.nn.MLP(3, 1, 8, 1, key=key)
     posterior = tb.to_bayesian(module, labelled(12, classes=2), QUICK, key=key)
@@ -129,6 +130,7 @@ def test_what_is_no_network_is_refused(key):
         tb.to_bayesian(jnp.tanh, table(12), key=key)
 
 
+@pytest.mark.slow
 def test_a_torch_network_is_recognised(key):
     torch = pytest.importorskip("torch")
     module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))

@@ -134,6 +134,7 @@ def test_chains_that_have_not_converged_are_said_to_have_not():
         tb.HMC(run=RUN).fit(MODEL, DATA, key=jax.random.key(0), progress=False)
 
 
+@pytest.mark.slow
 def test_a_step_size_that_explodes_ends_in_a_warning_with_its_number():
     with pytest.warns(tb.ConvergenceWarning, match="diverged: regions of high curvature"):
         tb.HMC(step_size=1e3, run=RUN).fit(MODEL, DATA, key=jax.random.key(0), progress=False)

@@ -105,6 +105,7 @@ def test_energy_shows_both_distributions_and_the_missing_information(chains):
         tb.plots.energy(tb.Chains(posterior.model, posterior.key, posterior.params, {}, posterior.inputs))
 
 
+@pytest.mark.slow
 def test_a_check_is_three_pictures(chains):
     rows, posterior = chains
     found = posterior.check(rows)

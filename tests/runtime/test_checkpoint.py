@@ -263,6 +263,7 @@ def test_fingerprints_tell_functions_and_distributions_apart():
     assert found[0] == fingerprint(_rate(0.9))
 
 
+@pytest.mark.slow
 def test_fingerprints_are_the_same_in_another_process(tmp_path):
     code = (
         "import numpyro.distributions as dist, tunbridge as tb, jax\n"

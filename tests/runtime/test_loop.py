@@ -110,6 +110,7 @@ def test_the_same_key_gives_the_same_result_and_another_key_another(key):
     assert not equal(one.params, other.params)
 
 
+@pytest.mark.slow
 def test_members_as_threads_and_vmapped_are_equal_to_rounding(key, monkeypatch):
     method = tb.Ensemble(tb.MAP(train=tb.Train(50)), 3)
     threads = method.fit(model(), table(), key=key)

@@ -94,6 +94,7 @@ def test_a_loss_without_the_log_sigma_term_sends_sigma_to_infinity(key):
     assert fitted(0.0, 20_000) > 1.5 * fitted(0.0, 2000) > 2 * fitted(1.0, 2000)
 
 
+@pytest.mark.slow
 def test_noise_falls_to_its_truth_when_the_hidden_column_is_added(key):
     """y = a + 0.8 b + 0.3 e, without and with b: the noise is 0.854 and 0.3.
 
