@@ -7,7 +7,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from tunbridge.bench.compare import compare
+from tunbridge.bench.compare import Comparison, compare
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
@@ -24,6 +24,7 @@ GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Scales at which a model's sensitivity is measured."""
 _LEVELS = (0.05, 0.5, 0.95)
 _SURE = 0.99
+_ONE = "one"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,9 +136,8 @@ def sensitivity(
     """
     rows = []
     for scale in scales:
-        tried = dataclasses.replace(model, prior=make(float(scale)))
-        found = compare(tried, train, test, {"one": Ensemble() if method is None else method}, key=key, progress=False)
-        predictive = found.predictives["one"]
+        found = _under(make(float(scale)), model, train, test, Ensemble() if method is None else method, key)
+        predictive = found.predictives[_ONE]
         spread = {
             "total": float(np.mean(np.asarray(predictive.total))),
             "epistemic": float(np.mean(np.asarray(predictive.epistemic))),
@@ -181,11 +181,15 @@ def rank_priors(
     """
     rows = []
     for name, prior in priors.items():
-        tried = dataclasses.replace(model, prior=prior)
-        found = compare(tried, train, test, {"smc": method or TemperedSMC()}, key=key, progress=False)
-        posterior = cast(Draws, found.posteriors["smc"].posterior)
-        scores = -np.asarray(found.predictives["smc"].log_prob(found.truth))
+        found = _under(prior, model, train, test, method or TemperedSMC(), key)
+        posterior = cast(Draws, found.posteriors[_ONE].posterior)
+        scores = -np.asarray(found.predictives[_ONE].log_prob(found.truth))
         error = float(scores.std(ddof=1) / np.sqrt(len(scores)))
         evidence = float(cast(Any, posterior.log_evidence))
         rows.append({"prior": name, "log evidence": evidence, "NLL": float(scores.mean()), "its error": error})
     return Ranking(sorted(rows, key=lambda row: -row["log evidence"]))
+
+
+def _under(prior: Prior, model: Model, train: Any, test: Any, method: Method, key: Key) -> Comparison:
+    """A comparison of one method, with another prior in the model."""
+    return compare(dataclasses.replace(model, prior=prior), train, test, {_ONE: method}, key=key, progress=False)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from tunbridge.cli.listing import first_words
+
 
 def priors(
     out: Annotated[Path | None, typer.Option(help="Draw a gallery into this file (.png, .svg or .pdf).")] = None,
@@ -19,8 +21,7 @@ def priors(
     for name in zoo.__all__:
         thing = getattr(zoo, name)
         if inspect.isclass(thing) and issubclass(thing, zoo.AbstractPrior) and not inspect.isabstract(thing):
-            sentence = (thing.__doc__ or "").strip().split("\n\n")[0].split(":math:")[0].split(":cite:")[0]
-            rows.append({"prior": name, "what it is": " ".join(sentence.split()).rstrip(" ,:.")})
+            rows.append({"prior": name, "what it is": first_words(thing)})
     print(to_text(rows).rstrip())
     if out is not None:
         from tunbridge.bench.gallery import save

@@ -5,25 +5,25 @@ from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import logsumexp
 
 from tunbridge.predict import marginals
 from tunbridge.predict.marginals import components
-from tunbridge.predict.quantities import QuantityPredictive, mixture_cdf
+from tunbridge.predict.quantities import MOST_COMPONENTS, QuantityPredictive, mixture_cdf, some_components
 
 _TAIL = 1e-6
 _CELLS = 256
 """The entropy is summed over so many counts one by one, and as many cells of equal width after them."""
-_MOST_COMPONENTS, _CLIMB = 32, 64
+_CLIMB = 64
 
 
 class CountPredictive(QuantityPredictive):
     r"""The mixture :math:`P(y) = \frac1S \sum_s P(y \mid f_s(x), \sigma_s)` over 0, 1, 2, ..., marginal an output.
 
     Mean and variance are exact sums, split by the law of total variance as for numbers. A quantile is the least count
-    whose distribution function reaches the level, so that `interval` holds at least its mass.
+    whose distribution function reaches the level, so that `interval` holds at least its mass. The entropy is exact
+    where all but 2e-6 of the mass spans 256 counts.
     """
 
     discrete = True
@@ -34,17 +34,7 @@ class CountPredictive(QuantityPredictive):
 
     @cached_property
     def _profile(self) -> tuple[Array, Array]:
-        return self._outputs.answer(_mode_and_entropy, cost=_MOST_COMPONENTS)
-
-    @property
-    def mode(self) -> Array:
-        """The most probable count near some component's mean, (points, outputs)."""
-        return self._profile[0]
-
-    @property
-    def entropy(self) -> Array:
-        """Of each output, in nats, (points, outputs): exact where all but 2e-6 of the mass spans 256 counts."""
-        return self._profile[1]
+        return self._outputs.answer(_mode_and_entropy, cost=MOST_COMPONENTS)
 
 
 def _quantile(likelihood, outputs, noise, levels):
@@ -74,10 +64,7 @@ def _log_mass(likelihood, outputs, noise, counts):
 
 def _mode(likelihood, outputs, noise):
     """Uphill, a count at a time, from the best of 0 and the components' means."""
-    num = outputs.shape[0]
-    chosen = np.unique(np.linspace(0, num - 1, min(num, _MOST_COMPONENTS)).round().astype(int))
-    some = outputs[chosen], jax.tree.map(lambda leaf: leaf[chosen], noise)
-    starts = jnp.floor(components(lambda d: d.mean, likelihood, *some))
+    starts = jnp.floor(components(lambda d: d.mean, likelihood, *some_components(outputs, noise)))
     starts = jnp.concatenate([starts, jnp.zeros_like(starts[:1])])
     best = jnp.argmax(_log_mass(likelihood, outputs, noise, starts), axis=0)
     start = jnp.take_along_axis(starts, best[None], axis=0)[0]

@@ -12,12 +12,10 @@ from scipy.special import ndtr
 
 from tunbridge.predict import marginals
 from tunbridge.predict.marginals import components
-from tunbridge.predict.quantities import QuantityPredictive, mixture_cdf
+from tunbridge.predict.quantities import MOST_COMPONENTS, QuantityPredictive, mixture_cdf, some_components
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(11)
 """Standard normal scores and their weights, for integrals over a component."""
-_MOST_COMPONENTS = 32
-"""Around how many components, evenly spaced among all, the mode is sought and the entropy integrated."""
 
 
 class NumberPredictive(QuantityPredictive):
@@ -33,31 +31,20 @@ class NumberPredictive(QuantityPredictive):
 
     @cached_property
     def _profile(self) -> tuple[Array, Array]:
-        cost = min(self._outputs.num_components, _MOST_COMPONENTS) * len(_NODES)
+        cost = min(self._outputs.num_components, MOST_COMPONENTS) * len(_NODES)
         return self._outputs.answer(_mode_and_entropy, cost=cost)
-
-    @property
-    def mode(self) -> Array:
-        """The value of highest marginal density near some component's middle, (points, outputs)."""
-        return self._profile[0]
-
-    @property
-    def entropy(self) -> Array:
-        """Differential entropy of each output, in nats, (points, outputs)."""
-        return self._profile[1]
 
 
 def _mode_and_entropy(likelihood, outputs, noise):
     """Both from the mixture's log density at nodes around each component: h = -mean_s E_s[log p]."""
-    num = outputs.shape[0]
-    chosen = np.unique(np.linspace(0, num - 1, min(num, _MOST_COMPONENTS)).round().astype(int))
-    some = outputs[chosen], jax.tree.map(lambda leaf: leaf[chosen], noise)
+    num, some = outputs.shape[0], some_components(outputs, noise)
+    few = some[0].shape[0]
     values = components(lambda d: marginals.icdf(d, jnp.asarray(ndtr(_NODES))), likelihood, *some)
     nodes = values.reshape(-1, *values.shape[2:])  # components and scores together
     log_p = components(lambda d: jax.vmap(d.log_prob)(nodes), likelihood, outputs, noise)
     log_p = logsumexp(log_p, axis=0) - jnp.log(num)
     mode = jnp.take_along_axis(nodes, jnp.argmax(log_p, axis=0)[None], axis=0)[0]
-    weights = jnp.tile(jnp.asarray(_WEIGHTS / _WEIGHTS.sum() / len(chosen)), len(chosen))
+    weights = jnp.tile(jnp.asarray(_WEIGHTS / _WEIGHTS.sum() / few), few)
     return mode, -jnp.tensordot(weights, log_p, axes=1)
 
 

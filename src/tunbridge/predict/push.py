@@ -3,7 +3,7 @@
 import numpy as np
 from jax import Array
 
-from tunbridge.core.types import Params, Predictive, PyTree
+from tunbridge.core.types import Params, PyTree
 from tunbridge.model.likelihoods.base import OfClasses, OfCounts
 from tunbridge.model.likelihoods.multitask import MultiTask
 from tunbridge.model.likelihoods.ordinal import Ordinal
@@ -29,8 +29,7 @@ def push_outputs(model: Model, outputs: Array, noise: PyTree, x: np.ndarray) -> 
 def _predictive(outputs: Outputs) -> MixturePredictive:
     likelihood = outputs.model.likelihood
     if isinstance(likelihood, MultiTask):
-        tasks: dict[str, Predictive] = {name: _predictive(outputs.task(i)) for i, name in enumerate(likelihood.names)}
-        return TasksPredictive(outputs, tasks)
+        return TasksPredictive(outputs, {name: _predictive(outputs.task(i)) for i, name in enumerate(likelihood.names)})
     for kind, made in _KINDS.items():
         if isinstance(likelihood, kind):
             return made(outputs)

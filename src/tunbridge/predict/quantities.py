@@ -15,6 +15,9 @@ from tunbridge.predict import marginals
 from tunbridge.predict.marginals import components
 from tunbridge.predict.mixture import MixturePredictive
 
+MOST_COMPONENTS = 32
+"""Around how many components the mode is sought and the entropy of numbers integrated."""
+
 
 class QuantityPredictive(MixturePredictive):
     """A mixture over quantities, marginal an output."""
@@ -23,6 +26,21 @@ class QuantityPredictive(MixturePredictive):
     @abc.abstractmethod
     def _inverse(self) -> Callable:
         """The question for quantiles at levels, (points, levels, outputs)."""
+
+    @property
+    @abc.abstractmethod
+    def _profile(self) -> tuple[Array, Array]:
+        """Mode and entropy, (points, outputs) each."""
+
+    @property
+    def mode(self) -> Array:
+        """The most probable value near some component's middle, (points, outputs)."""
+        return self._profile[0]
+
+    @property
+    def entropy(self) -> Array:
+        """Of each output, in nats, (points, outputs): differential for numbers."""
+        return self._profile[1]
 
     @cached_property
     def _moments(self) -> tuple[Array, Array, Array]:
@@ -95,6 +113,13 @@ def _moments(likelihood, outputs, noise):
 
 def _means(likelihood, outputs, noise):
     return jnp.swapaxes(components(marginals.mean, likelihood, outputs, noise), 0, 1)
+
+
+def some_components(outputs, noise):
+    """At most 32 components, evenly spaced among all."""
+    num = outputs.shape[0]
+    chosen = np.unique(np.linspace(0, num - 1, min(num, MOST_COMPONENTS)).round().astype(int))
+    return outputs[chosen], jax.tree.map(lambda leaf: leaf[chosen], noise)
 
 
 def mixture_cdf(likelihood, outputs, noise, values):

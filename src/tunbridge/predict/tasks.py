@@ -1,13 +1,15 @@
 """Predictive distributions over the targets of several tasks."""
 
-from typing import Any
+from typing import Any, cast
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, Predictive
+from tunbridge.core.types import Key
+from tunbridge.model.likelihoods.multitask import MultiTask
+from tunbridge.predict.base import AbstractPredictive
 from tunbridge.predict.mixture import MixturePredictive
 from tunbridge.predict.outputs import Outputs
 
@@ -28,7 +30,7 @@ class TasksPredictive(MixturePredictive):
         The units of y, (columns,): its columns are shift + scale times what the likelihood scores; None is as scored.
     """
 
-    def __init__(self, outputs: Outputs, tasks: dict[str, Predictive], shift: Any = None, scale: Any = None):
+    def __init__(self, outputs: Outputs, tasks: dict[str, AbstractPredictive], shift: Any = None, scale: Any = None):
         super().__init__(outputs)
         self.tasks = tasks
         wide = sum(self.columns)
@@ -43,14 +45,14 @@ class TasksPredictive(MixturePredictive):
     @property
     def columns(self) -> tuple[int, ...]:
         """How many columns of y each task has."""
-        return self._outputs.model.likelihood.columns  # type: ignore[attr-defined]
+        return cast(MultiTask, self._outputs.model.likelihood).columns
 
     @property
     def _shape(self) -> tuple[int, ...]:
         return len(self._outputs.x), len(self._scale)
 
     def _shown(self) -> dict[str, Array]:
-        shown = {name: task._shown() for name, task in self.tasks.items()}  # type: ignore[attr-defined]
+        shown = {name: task._shown() for name, task in self.tasks.items()}
         return {f"{part} of {name}": value for name, parts in shown.items() for part, value in parts.items()}
 
     @property

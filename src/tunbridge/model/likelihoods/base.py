@@ -1,7 +1,8 @@
 """The kinds of likelihood: of real numbers, of counts, of classes; and what families with unknowns share."""
 
 import abc
-from typing import Self
+import dataclasses
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -88,6 +89,26 @@ class OfNumbers(_Matrix):
         """Y moved towards the centres, to that share of its residuals."""
         centre = self.distribution(outputs, noise).base_dist.loc
         return centre + share * (y - centre)
+
+
+class OneScale(Noisy, OfNumbers):
+    """Numbers with noise of one scale, or one an output, around the outputs."""
+
+    scale: eqx.AbstractVar[Any]
+
+    @property
+    def numbers(self) -> PyTree:
+        """The scale."""
+        return self.scale
+
+    def num_outputs(self, y: Array) -> int:
+        """One an output of y."""
+        check_width(self.scale, "scale", y.shape[1])
+        return y.shape[1]
+
+    def in_units(self, scale: Array) -> Self:
+        """The same noise for y / scale; a prior refers to the new units as it stands."""
+        return dataclasses.replace(self, scale=transforms.divided(self.scale, scale))
 
 
 class OfCounts(_Matrix):

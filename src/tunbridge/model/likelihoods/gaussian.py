@@ -10,10 +10,10 @@ from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
-from tunbridge.model.likelihoods.base import Noisy, OfNumbers, by_output, check_width
+from tunbridge.model.likelihoods.base import OneScale, by_output
 
 
-class Gaussian(Noisy, OfNumbers):
+class Gaussian(OneScale):
     r"""Normal noise, :math:`y \sim N(f(x), \sigma^2)`, independent over outputs.
 
     Parameters
@@ -25,16 +25,6 @@ class Gaussian(Noisy, OfNumbers):
 
     scale: Any = eqx.field(converter=lambda scale: transforms.check_positive(scale, "scale"))
 
-    @property
-    def numbers(self) -> PyTree:
-        """The scale."""
-        return self.scale
-
-    def num_outputs(self, y: Array) -> int:
-        """One an output of y."""
-        check_width(self.scale, "scale", y.shape[1])
-        return y.shape[1]
-
     def sigma(self, noise: PyTree = ()) -> Array:
         """The noise scale at these unknowns."""
         return jnp.asarray(self.values(noise))
@@ -42,7 +32,3 @@ class Gaussian(Noisy, OfNumbers):
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal around the outputs."""
         return dist.Normal(outputs, by_output(self.sigma(noise), outputs)).to_event(1)
-
-    def in_units(self, scale: Array) -> "Gaussian":
-        """The same noise for y / scale; a prior refers to the new units as it stands."""
-        return Gaussian(transforms.divided(self.scale, scale))
