@@ -173,17 +173,13 @@ def posterior(key) -> dict:
 
 FAMILIES = {"normal": 2.0, "student t, df 3": 2.0, "cauchy": 1.0}
 """How output weights are distributed, and the alpha of their scale H^(-1/alpha)."""
+LAWS = {"normal": tb.priors.Normal(1.0), "student t, df 3": tb.priors.StudentT(3.0), "cauchy": tb.priors.Cauchy(1.0)}
 
 
 def output_weights(key, family: str, width: int):
-    if family == "normal":
-        standard = jax.random.normal(key, (width,))
-    elif family == "cauchy":
-        standard = jax.random.cauchy(key, (width,))
-    else:
-        z = jax.random.normal(key, (4, width))
-        standard = z[0] / jnp.sqrt(jnp.mean(z[1:] ** 2, axis=0))
-    return standard * width ** (-1 / FAMILIES[family])
+    like, layout = {"w": jax.ShapeDtypeStruct((width,), float)}, {"w": tb.networks.Leaf("weight", (0,))}
+    standard, _ = LAWS[family].sample(key, like, layout)
+    return standard["w"] * width ** (-1 / FAMILIES[family])
 
 
 def heavy(key, num: int = 50_000) -> list[dict]:
