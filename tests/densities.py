@@ -13,7 +13,7 @@ from jax.scipy import stats as jstats
 from scipy import stats
 
 import tunbridge as tb
-from tunbridge.model.likelihoods.base import Noiseless, OfNumbers
+from tunbridge.model.likelihoods.base import Noiseless, OfNumbers, diagonal
 
 
 class _Scored(dist.Independent):
@@ -40,6 +40,9 @@ class Factor(Noiseless, OfNumbers):
     def distribution(self, outputs, noise=()):
         prior = jnp.sum(jstats.norm.logpdf(outputs, 0.0, self.scale), axis=-1)
         return _Scored(outputs, jax.vmap(self.log_density)(outputs) - prior)
+
+    def fisher_root(self, outputs, noise=()):
+        return diagonal(jnp.ones_like(outputs))
 
     def in_units(self, scale) -> Any:
         return self

@@ -75,8 +75,12 @@ class Prior(Protocol):
         """Log p(raw | scales)."""
         ...
 
-    def log_hyper(self, scales: PyTree) -> Scalar:
-        """Log p(scales), the Jacobian of the transform included."""
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Of each weight in the independent normal that stands for the prior there; InputError if none does."""
+        ...
+
+    def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
+        """Log p(scales), by default with the Jacobian of the transform."""
         ...
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
@@ -142,6 +146,14 @@ class Likelihood(Protocol):
 
     def in_units(self, scale: Array) -> "Likelihood":
         """The same likelihood for y / scale: known numbers are converted."""
+        ...
+
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """R (points, outputs, columns) with R R^T the Fisher information of the outputs."""
+        ...
+
+    def hessian_root(self, outputs: Array, y: Array, noise: PyTree = ()) -> Array:
+        """R (points, outputs, columns) with R R^T the Hessian of -log p(y), or the Fisher information if not convex."""
         ...
 
     def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:

@@ -39,11 +39,11 @@ def natural(spec: PyTree, real: tuple[Array, ...]) -> tuple[Array, ...]:
 
 
 def log_prob(spec: PyTree, real: tuple[Array, ...], *, jacobian: bool = True) -> Array:
-    """Log p of the unknowns: sum of log p(value) + log |d value / d real|."""
+    """Log p of the unknowns: sum of log p(value), and of log |d value / d real| with the Jacobian."""
     total = jnp.zeros(())
     for prior, u in zip(unknowns(spec), real, strict=True):
-        if jacobian and isinstance(prior, HalfCauchy):
-            total += _log_half_cauchy(u - jnp.log(prior.scale))
+        if isinstance(prior, HalfCauchy):
+            total += _log_half_cauchy(u - jnp.log(prior.scale)) - (0.0 if jacobian else jnp.sum(u))
             continue
         transform = biject_to(prior.support)
         value = transform(u)

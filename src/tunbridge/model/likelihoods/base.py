@@ -57,7 +57,19 @@ class Noisy(eqx.Module):
         return transforms.values(self.numbers, noise)
 
 
-class _Matrix(eqx.Module):
+class _Curved(eqx.Module):
+    """A likelihood whose information on the outputs has a root, point by point."""
+
+    @abc.abstractmethod
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """R (points, outputs, columns) with R R^T the Fisher information of the outputs."""
+
+    def hessian_root(self, outputs: Array, y: Array, noise: PyTree = ()) -> Array:
+        """`fisher_root`: the Hessian itself where the link is canonical, and in its place where it is of no use."""
+        return self.fisher_root(outputs, noise)
+
+
+class _Matrix(_Curved):
     """y (points, outputs), independent over outputs given the network."""
 
     def with_outputs(self, num: int) -> Self:
@@ -106,6 +118,10 @@ class OneScale(Noisy, OfNumbers):
         check_width(self.scale, "scale", y.shape[1])
         return y.shape[1]
 
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Diagonal, 1 / scale."""
+        return diagonal(1.0 / by_output(jnp.asarray(self.values(noise)), outputs))
+
     def in_units(self, scale: Array) -> Self:
         """The same noise for y / scale; a prior refers to the new units as it stands."""
         return dataclasses.replace(self, scale=transforms.divided(self.scale, scale))
@@ -144,7 +160,7 @@ class OfCounts(_Matrix):
         return y
 
 
-class OfClasses(eqx.Module):
+class OfClasses(_Curved):
     """y (points,) of labels 0, 1, ..."""
 
     def with_outputs(self, num: int) -> Self:
@@ -162,6 +178,15 @@ class OfClasses(eqx.Module):
     @abc.abstractmethod
     def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
         """Log probability of each class, (points, classes)."""
+
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r"""A column a class, :math:`\sqrt{p_c} \, \nabla_f \log p_c`."""
+
+        def one(f: Array) -> Array:
+            return self.log_probs(f[None], noise)[0]
+
+        slopes = jax.vmap(jax.jacrev(one))(outputs)
+        return jnp.swapaxes(jnp.exp(0.5 * self.log_probs(outputs, noise))[..., None] * slopes, -1, -2)
 
     @abc.abstractmethod
     def num_classes(self, y: Array) -> int:
@@ -227,3 +252,8 @@ def check_width(spec: PyTree, name: str, width: int) -> None:
 def by_output(value: Array, outputs: Array) -> Array:
     """One number, or one an output, as an array like the outputs."""
     return jnp.broadcast_to(jnp.broadcast_to(value, outputs.shape[-1:]), outputs.shape)
+
+
+def diagonal(values: Array) -> Array:
+    """Each point's numbers (points, outputs) as a diagonal matrix (points, outputs, outputs)."""
+    return values[..., None] * jnp.eye(values.shape[-1], dtype=values.dtype)[None]

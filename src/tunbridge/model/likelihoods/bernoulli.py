@@ -25,6 +25,10 @@ class Bernoulli(Noiseless, OfClasses):
         """Of both classes, (points, 2)."""
         return jnp.concatenate([jax.nn.log_sigmoid(-outputs), jax.nn.log_sigmoid(outputs)], axis=-1)
 
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r""":math:`\sqrt{p (1 - p)}`."""
+        return jnp.exp(0.5 * (jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)))[..., None]
+
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from its logit."""
         return dist.Bernoulli(logits=outputs[..., 0])

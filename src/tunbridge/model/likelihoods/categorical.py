@@ -54,6 +54,12 @@ class Categorical(Noisy, OfClasses):
         """Of each class, (points, classes)."""
         return jax.nn.log_softmax(self._logits(outputs, noise), axis=-1)
 
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r"""A column a class, :math:`\sqrt{p_c} (e_c - p) / \tau`."""
+        log_probs = self.log_probs(outputs, noise)
+        away = jnp.eye(outputs.shape[-1], dtype=outputs.dtype)[None] - jnp.exp(log_probs)[..., None]
+        return away * jnp.exp(0.5 * log_probs)[..., None, :] / jnp.asarray(self.values(noise), outputs.dtype)
+
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from the logits."""
         return dist.Categorical(logits=self._logits(outputs, noise))

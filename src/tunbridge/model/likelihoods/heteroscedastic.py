@@ -1,5 +1,6 @@
 """Numbers with normal noise whose scale is another output of the network."""
 
+import math
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
-from tunbridge.model.likelihoods.base import Noiseless, OfNumbers
+from tunbridge.model.likelihoods.base import Noiseless, OfNumbers, by_output, diagonal
 
 
 class Heteroscedastic(Noiseless, OfNumbers):
@@ -35,7 +36,16 @@ class Heteroscedastic(Noiseless, OfNumbers):
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal with mean and scale from the two halves of the outputs."""
         mean, s = jnp.split(outputs, 2, axis=-1)
-        return dist.Normal(mean, jnp.broadcast_to(self.floor, mean.shape[-1:])[None] + jax.nn.softplus(s)).to_event(1)
+        return dist.Normal(mean, self._sigma(s)).to_event(1)
+
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r"""Diagonal, :math:`1 / \sigma` for the means and :math:`\sqrt 2 \, \sigma'(s) / \sigma` for *s*."""
+        _, s = jnp.split(outputs, 2, axis=-1)
+        slopes = jnp.concatenate([jnp.ones_like(s), math.sqrt(2.0) * jax.nn.sigmoid(s)], axis=-1)
+        return diagonal(slopes / jnp.tile(self._sigma(s), 2))
+
+    def _sigma(self, s: Array) -> Array:
+        return by_output(jnp.asarray(self.floor), s) + jax.nn.softplus(s)
 
     def in_units(self, scale: Array) -> "Heteroscedastic":
         """The same with the floor in the new units."""

@@ -88,6 +88,11 @@ class MultiTask(eqx.Module):
             part[..., 0] if isinstance(task, OfClasses) else part for task, part in zip(self.tasks, parts, strict=True)
         ]
 
+    def scored(self, y: Array) -> list[Array]:
+        """The columns of y of each task, labels of classes as integers."""
+        pairs = zip(self.tasks, self.blocks(y), strict=True)
+        return [block.astype(jnp.int32) if isinstance(task, OfClasses) else block for task, block in pairs]
+
     def parts(self, outputs: Array, noise: PyTree = ()) -> Iterator[tuple[Likelihood, Array, PyTree]]:
         """Each task with its own outputs (..., outputs) and unknowns."""
         if self.outputs is None:
@@ -143,6 +148,15 @@ class MultiTask(eqx.Module):
         made = tuple(task.distribution(own, unknown) for task, own, unknown in self.parts(outputs, noise))
         return Joint(made, self)
 
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Block diagonal, a block a task."""
+        return _block_diagonal([task.fisher_root(own, unknown) for task, own, unknown in self.parts(outputs, noise)])
+
+    def hessian_root(self, outputs: Array, y: Array, noise: PyTree = ()) -> Array:
+        """Block diagonal, a block a task."""
+        each = zip(self.parts(outputs, noise), self.scored(y), strict=True)
+        return _block_diagonal([task.hessian_root(own, block, unknown) for (task, own, unknown), block in each])
+
     def measured(self, y: Array) -> np.ndarray:
         """Which columns of y have units."""
         return np.concatenate([task.measured(b) for task, b in zip(self.tasks, self.blocks(y), strict=True)])
@@ -170,6 +184,11 @@ def _or_none(noise: tuple[PyTree, ...]) -> PyTree:
     return noise if jax.tree.leaves(noise) else ()
 
 
+def _block_diagonal(blocks: list[Array]) -> Array:
+    """Of (points, rows, columns) each, at every point."""
+    return jax.vmap(jax.scipy.linalg.block_diag)(*blocks)
+
+
 class Joint(Distribution):
     """Independent blocks of y, one a task: batch shape (points,), event all columns."""
 
@@ -187,9 +206,5 @@ class Joint(Distribution):
 
     def log_prob(self, value: Array) -> Array:
         """The sum over tasks."""
-        blocks = zip(self.parts, self.tasks.blocks(value), self.tasks.tasks, strict=True)
-        each = [
-            part.log_prob(block.astype(jnp.int32) if isinstance(task, OfClasses) else block)
-            for part, block, task in blocks
-        ]
+        each = [part.log_prob(block) for part, block in zip(self.parts, self.tasks.scored(value), strict=True)]
         return sum(each[1:], each[0])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 from jax import Array
@@ -10,7 +11,7 @@ from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
-from tunbridge.model.likelihoods.base import Noisy, OfCounts, by_output, check_width
+from tunbridge.model.likelihoods.base import Noisy, OfCounts, by_output, check_width, diagonal
 
 
 class NegativeBinomial(Noisy, OfCounts):
@@ -44,7 +45,21 @@ class NegativeBinomial(Noisy, OfCounts):
         check_width(self.concentration, "concentration", y.shape[1])
         return y.shape[1]
 
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r"""Diagonal, :math:`\sqrt{\mu \alpha / (\mu + \alpha)}`."""
+        alpha, logits = self._alpha_and_logits(outputs, noise)
+        return diagonal(jnp.sqrt(alpha) * jnp.exp(0.5 * jax.nn.log_sigmoid(logits)))
+
+    def hessian_root(self, outputs: Array, y: Array, noise: PyTree = ()) -> Array:
+        r"""Diagonal, :math:`\sqrt{(y + \alpha) \mu \alpha} / (\mu + \alpha)`."""
+        alpha, logits = self._alpha_and_logits(outputs, noise)
+        slope = jnp.exp(0.5 * (jax.nn.log_sigmoid(logits) + jax.nn.log_sigmoid(-logits)))
+        return diagonal(jnp.sqrt(y + alpha) * slope)
+
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Negative binomial with log means from the outputs."""
+        return dist.NegativeBinomialLogits(*self._alpha_and_logits(outputs, noise)).to_event(1)
+
+    def _alpha_and_logits(self, outputs: Array, noise: PyTree) -> tuple[Array, Array]:
         alpha = by_output(jnp.asarray(self.values(noise)), outputs)
-        return dist.NegativeBinomialLogits(alpha, outputs - jnp.log(alpha)).to_event(1)
+        return alpha, outputs - jnp.log(alpha)

@@ -97,6 +97,14 @@ class Ordinal(Noisy, OfClasses):
         between = jnp.log(-jnp.expm1(edges[:, :-1] - edges[:, 1:]))
         return above + below + jnp.concatenate([end, between, end], axis=-1)
 
+    def hessian_root(self, outputs: Array, y: Array, noise: PyTree = ()) -> Array:
+        r""":math:`\sqrt{\sigma'(a) + \sigma'(b)}`, of the edges of the class."""
+        edges = self.cuts(noise)[None] - outputs
+        end = jnp.full_like(outputs, -jnp.inf)
+        slopes = jnp.concatenate([end, jax.nn.log_sigmoid(edges) + jax.nn.log_sigmoid(-edges), end], axis=-1)
+        each = jnp.logaddexp(slopes[..., :-1], slopes[..., 1:])
+        return jnp.exp(0.5 * jnp.take_along_axis(each, y[..., None], axis=-1))[..., None]
+
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from the output and the cutpoints."""
         return dist.Categorical(logits=self.log_probs(outputs, noise))

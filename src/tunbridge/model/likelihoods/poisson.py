@@ -6,7 +6,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
-from tunbridge.model.likelihoods.base import Noiseless, OfCounts
+from tunbridge.model.likelihoods.base import Noiseless, OfCounts, diagonal
 
 
 class Poisson(Noiseless, OfCounts):
@@ -21,6 +21,10 @@ class Poisson(Noiseless, OfCounts):
     >>> float(Poisson().distribution(jnp.log(jnp.full((1, 1), 3.0))).mean[0, 0].round(4))
     3.0
     """
+
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r"""Diagonal, :math:`\sqrt\lambda`."""
+        return diagonal(jnp.exp(0.5 * outputs))
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Poisson with log rates from the outputs."""

@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
-from tunbridge.model.likelihoods.base import Noisy, OfNumbers, by_output, check_width
+from tunbridge.model.likelihoods.base import Noisy, OfNumbers, by_output, check_width, diagonal
 
 
 class StudentT(Noisy, OfNumbers):
@@ -53,6 +53,11 @@ class StudentT(Noisy, OfNumbers):
         """Student's t around the outputs."""
         df, scale = (by_output(jnp.asarray(value), outputs) for value in self.values(noise))
         return dist.StudentT(df, outputs, scale).to_event(1)
+
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        r"""Diagonal, :math:`\sqrt{(\nu + 1) / (\nu + 3)} / s`."""
+        df, scale = (by_output(jnp.asarray(value), outputs) for value in self.values(noise))
+        return diagonal(jnp.sqrt((df + 1.0) / (df + 3.0)) / scale)
 
     def in_units(self, scale: Array) -> "StudentT":
         """The same noise for y / scale; a prior refers to the new units as it stands."""

@@ -51,7 +51,11 @@ class AbstractPrior(eqx.Module):
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
         """Log p(raw | scales)."""
 
-    def log_hyper(self, scales: PyTree) -> Scalar:
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Refused: no independent normal stands for it."""
+        raise dependent(type(self).__name__)
+
+    def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """0: nothing is unknown."""
         return jnp.zeros(())
 
@@ -74,6 +78,15 @@ class AbstractPrior(eqx.Module):
     def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree | None:
         """None: the density is smooth."""
         return None
+
+
+def dependent(name: str) -> InputError:
+    """The reason why a prior that no independent normal stands for is refused."""
+    return InputError(
+        "a prior of independent weights, each normal or a scale mixture of normals, which Laplace needs",
+        f"priors.{name}",
+        "Use priors.Normal, or a sampler.",
+    )
 
 
 class FanIn(eqx.Module):
@@ -191,9 +204,25 @@ class Independent(AbstractPrior):
 
         return total(jax.tree.map(one, raw, self._deviations(raw, scales, layout)))
 
-    def log_hyper(self, scales: PyTree) -> Scalar:
-        """Log p(scales) on the real line."""
-        return transforms.log_prob(self.scale, scales)
+    def em_variance(self, r: Array) -> Array:
+        r"""The variance :math:`1 / E[\tau^{-2} \mid r] = -r / \frac{d}{dr} \log p(r)` of weights of scale 1.
+
+        For a law that is a normal :math:`N(0, \tau^2)` mixed over :math:`\tau`. Level around 0, where it is 0 / 0.
+        """
+        away = jnp.maximum(jnp.abs(r), float(jnp.finfo(r.dtype).eps) ** (1 / 3))
+        return -away / jax.grad(self.log_law)(away)
+
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """The scale squared, times the variance of a weight of scale 1."""
+
+        def one(leaf: Array, s: Any) -> Array:
+            return jnp.broadcast_to(jnp.square(s), leaf.shape) * self.em_variance(leaf if scales else leaf / s)
+
+        return jax.tree.map(one, raw, self._deviations(raw, scales, layout))
+
+    def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
+        """Log p(scales), on the real line with the Jacobian."""
+        return transforms.log_prob(self.scale, scales, jacobian=jacobian)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """A draw of (raw, scales)."""

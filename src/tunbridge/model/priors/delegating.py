@@ -58,10 +58,14 @@ class Delegating(AbstractPrior):
         """The sum over parts."""
         return total([prior.log_prob(*rest) for _, prior, *rest in self._each(raw, scales, layout)])
 
-    def log_hyper(self, scales: PyTree) -> Scalar:
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Each part's."""
+        return self._join(lambda prior, *rest: prior.variances(*rest), raw, scales, layout)
+
+    def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """The sum over parts."""
         parts = self.parts()
-        return total([parts[name].log_hyper(own) for name, own in scales.items()] if scales else [])
+        return total([parts[name].log_hyper(own, jacobian=jacobian) for name, own in scales.items()] if scales else [])
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """Independent draws of the parts."""

@@ -14,7 +14,7 @@ from tunbridge.core.tree import paths
 from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
 from tunbridge.model.networks import layout as axes
-from tunbridge.model.priors.base import FanIn, fan_in
+from tunbridge.model.priors.base import FanIn, dependent, fan_in
 from tunbridge.model.priors.delegating import Delegating
 from tunbridge.model.priors.grouped import Factor, Grouped
 from tunbridge.model.priors.matrix import factor_of, squared_distances
@@ -38,6 +38,12 @@ class Filters(Grouped):
     def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         """The inverse of `weights`."""
         return self._windows(super().raw(weights, scales, layout), layout, _solve)
+
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """The squares of the scales; refused where the weights of a window are correlated."""
+        if self.length is not None:
+            raise dependent("FilterGroups of a length")
+        return super().variances(raw, scales, layout)
 
     def _windows(self, tree: PyTree, layout: PyTree, act: Any) -> PyTree:
         """What `act` makes of each window, with the root of the covariance over its positions."""

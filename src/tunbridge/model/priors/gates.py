@@ -55,6 +55,10 @@ class Gates(Independent):
         """Standard normal."""
         return NORMAL
 
+    def em_variance(self, r: Array) -> Array:
+        """1."""
+        return jnp.ones_like(r)
+
     def bind(self, weights: PyTree, layout: PyTree) -> "Gates":
         """Itself, where outputs come in four blocks."""
         axes.require_known(layout, "priors.Gates")

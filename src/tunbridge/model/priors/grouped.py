@@ -105,10 +105,16 @@ class Grouped(AbstractPrior):
         """Log N(raw; 0, 1)."""
         return total(jax.tree.map(lambda leaf: jnp.sum(NORMAL.log_prob(leaf)), raw))
 
-    def log_hyper(self, scales: PyTree) -> Scalar:
-        """Log p(scales) on the real line."""
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """The squares of the scales."""
+        each = self.scale_of(raw, scales, layout)
+        return jax.tree.map(lambda leaf, s: jnp.broadcast_to(jnp.square(s), leaf.shape), raw, each)
+
+    def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
+        """Log p(scales), on the real line with the Jacobian."""
         laws = self._laws()
-        return total([transforms.log_prob(laws[name], (u,)) for name, arrays in scales.items() for u in arrays])
+        rows = [(laws[name], u) for name, arrays in scales.items() for u in arrays]
+        return total([transforms.log_prob(law, (u,), jacobian=jacobian) for law, u in rows])
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """A draw of (raw, scales)."""

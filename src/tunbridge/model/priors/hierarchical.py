@@ -71,9 +71,18 @@ class Hierarchical(AbstractPrior):
         """That of *v*."""
         return self.prior.log_prob(raw, scales["inner"], layout)
 
-    def log_hyper(self, scales: PyTree) -> Scalar:
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        r""":math:`\tau^2` times those of *v*."""
+        return jax.tree.map(
+            lambda v, s: jnp.square(s) * v,
+            self.prior.variances(raw, scales["inner"], layout),
+            self._deviations(raw, scales, layout),
+        )
+
+    def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Log p of all scales."""
-        return transforms.log_prob(self.scale, scales["scale"]) + self.prior.log_hyper(scales["inner"])
+        inner = self.prior.log_hyper(scales["inner"], jacobian=jacobian)
+        return transforms.log_prob(self.scale, scales["scale"], jacobian=jacobian) + inner
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """A draw of (raw, scales)."""

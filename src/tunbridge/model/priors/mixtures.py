@@ -47,6 +47,16 @@ class _Mixture(NamedTuple):
 
         return total(jax.tree.map(one, weights))
 
+    def variances(self, weights: PyTree) -> PyTree:
+        """Of each weight: the precisions of both parts, averaged by how probable they are given its value."""
+
+        def one(leaf: Array) -> Array:
+            wide, narrow = self.parts(leaf)
+            odds = wide - narrow
+            return 1.0 / (jax.nn.sigmoid(odds) / self.wide**2 + jax.nn.sigmoid(-odds) / self.narrow**2)
+
+        return jax.tree.map(one, weights)
+
     def draw(self, key: Key, like: PyTree) -> PyTree:
         """A tree of independent weights."""
         key_part, key_normal = jax.random.split(key)
@@ -82,11 +92,18 @@ class TwoNormals(AbstractPrior):
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
         """Log density, both parts summed out."""
-        return _Mixture(self.share, self.wide, self.narrow).log_prob(raw)
+        return self._law().log_prob(raw)
+
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """By the precision that is expected given each weight."""
+        return self._law().variances(raw)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """A draw of the weights."""
-        return _Mixture(self.share, self.wide, self.narrow).draw(key, like), ()
+        return self._law().draw(key, like), ()
+
+    def _law(self) -> _Mixture:
+        return _Mixture(self.share, self.wide, self.narrow)
 
 
 class SpikeAndSlab(AbstractPrior):
@@ -117,9 +134,13 @@ class SpikeAndSlab(AbstractPrior):
         """Log density given the share, in use or not summed out."""
         return self._given(scales).log_prob(raw)
 
-    def log_hyper(self, scales: PyTree) -> Scalar:
-        """Log p(share) on the real line."""
-        return transforms.log_prob(self.share, scales)
+    def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """By the precision that is expected given each weight and the share."""
+        return self._given(scales).variances(raw)
+
+    def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
+        """Log p(share), on the real line with the Jacobian."""
+        return transforms.log_prob(self.share, scales, jacobian=jacobian)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """A draw of the weights and of the share where it is unknown."""

@@ -3,6 +3,8 @@
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
+from jax import Array
 from numpyro.distributions import Distribution
 
 from tunbridge.model.priors.base import NORMAL, Independent, as_scale
@@ -38,3 +40,7 @@ class Normal(Independent):
     def law(self) -> Distribution:
         """Standard normal."""
         return NORMAL
+
+    def em_variance(self, r: Array) -> Array:
+        """1."""
+        return jnp.ones_like(r)

@@ -18,6 +18,9 @@ from tunbridge.core.types import PyTree, Scalar
 from tunbridge.model import transforms
 from tunbridge.model.priors.base import Independent, as_scale
 
+_NEAR = 0.03
+"""Below, three terms of the series of r / tanh(r / 2) are off by less than 1e-13."""
+
 
 def sum_log1p(terms: Array) -> Scalar:
     """The sum of log(1 + t) for t >= 0, with half as many logarithms: two terms are multiplied for each."""
@@ -44,6 +47,10 @@ class Laplace(Independent):
         """Laplace with b = 1."""
         return dist.Laplace(0.0, 1.0)
 
+    def em_variance(self, r: Array) -> Array:
+        """The absolute value: 0 at 0."""
+        return jnp.abs(r)
+
     def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         """1 / b a weight, or 1 where b is unknown and coordinates are non-centred."""
         slopes = jax.tree.map(lambda _: 1.0, raw) if scales else self._deviations(raw, scales, layout)
@@ -69,6 +76,12 @@ class Logistic(Independent):
         """Log density of an array of weights of scale 1."""
         away = jnp.abs(r)
         return -jnp.sum(away + 2.0 * jnp.log(1.0 + jnp.exp(-away)))
+
+    def em_variance(self, r: Array) -> Array:
+        r""":math:`r / \tanh(r / 2)`, by its series around 0."""
+        near = jnp.abs(r) < _NEAR
+        away = jnp.where(near, 1.0, r)
+        return jnp.where(near, 2.0 + r * r * (1.0 / 6.0 - r * r / 360.0), away / jnp.tanh(0.5 * away))
 
 
 class StudentT(Independent):
@@ -98,6 +111,10 @@ class StudentT(Independent):
         top = gammaln(half) - gammaln(0.5 * self.df) - 0.5 * jnp.log(jnp.pi * self.df)
         return r.size * top - half * sum_log1p(r * r * (1.0 / self.df))
 
+    def em_variance(self, r: Array) -> Array:
+        r""":math:`(\nu + r^2) / (\nu + 1)`."""
+        return (self.df + r * r) / (self.df + 1.0)
+
 
 class Cauchy(Independent):
     r"""Independent Cauchy weights, :math:`p(w) = \frac{1}{\pi s (1 + w^2 / s^2)}`: Student-t with df 1.
@@ -119,3 +136,7 @@ class Cauchy(Independent):
     def log_law(self, r: Array) -> Scalar:
         """Log density of an array of weights of scale 1."""
         return -r.size * jnp.log(jnp.pi) - sum_log1p(r * r)
+
+    def em_variance(self, r: Array) -> Array:
+        r""":math:`(1 + r^2) / 2`."""
+        return 0.5 * (1.0 + r * r)
