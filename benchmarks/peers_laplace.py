@@ -8,10 +8,12 @@ The environment: torch 2.13.0, laplace-torch 0.3 (which brings curvlinops and Ba
 
 import argparse
 import json
+import multiprocessing
+import os
 import platform
-import resource
 import statistics
 import time
+from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +27,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 STRUCTURES = ("full", "kron", "diag")
 SUBSETS = ("all", "last_layer")
+BACKENDS = {"curvlinops": CurvlinopsGGN, "backpack": BackPackGGN}
+DIAGONAL = {"curvlinops": (100, 5), "backpack": (10_000, 1000)}
+"""Points and batch of a diagonal of 784-256-10: a share where all of them would take minutes."""
 CONVENTIONS = {
     "weights": "per layer [W, b], W is (inputs, outputs): outputs = tanh(x W1 + b1) W2 + b2; factors below likewise",
     "log_evidence": "log p(y | w) + log p(w) + d/2 log 2 pi - 1/2 log det P at the weights given, all constants in it; "
@@ -163,9 +168,12 @@ def timed(times, work):
     return statistics.median(found)
 
 
-def peak():
-    """MiB, of the process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def peak(work):
+    """What the work returns, and the most MiB the process held during it (Linux)."""
+    Path("/proc/self/clear_refs").write_text("5")
+    found = work()
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return found, next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) // 1024
 
 
 def arrays(path):
@@ -183,35 +191,39 @@ def arrays(path):
     return found
 
 
-def fitting(held, name, structure, subset, rows=None, batch=None, backend=CurvlinopsGGN):
+def fitting(held, name, structure, subset, backend, rows=None, batch=None):
     """A function that fits, and a list of what it fitted."""
     model = network([(held[f"{name}_w{i}"], held[f"{name}_b{i}"]) for i in (0, 1)], torch.float32)
     data = loader(held[f"{name}_x"][:rows], held[f"{name}_y"][:rows], torch.float32, batch)
+    kind = "classification" if name == "large" else "regression"
     kept = []
 
     def fit():
-        kind = "classification" if name == "large" else "regression"
-        made = Laplace(model, kind, subset_of_weights=subset, hessian_structure=structure, backend=backend)
+        made = Laplace(model, kind, subset_of_weights=subset, hessian_structure=structure, backend=BACKENDS[backend])
         made.fit(data)
         kept[:] = [made]
 
     return fit, kept
 
 
-def large(held, batch):
-    """784-256-10 tanh, 10,000 points; diagonals on a share, scaled linearly."""
-    found = {}
-    fit, _ = fitting(held, "large", "kron", "last_layer", batch=batch)
-    found["fit kron last_layer s"], found["after it MiB"] = timed(3, fit), peak()
-    fit, kept = fitting(held, "large", "kron", "all", batch=batch)
-    found["fit kron all s"], found["after that MiB"] = timed(3, fit), peak()
+def large(held, backend, batch):
+    """784-256-10 tanh, 10,000 points."""
+    _, before = peak(lambda: None)
+    last, _ = fitting(held, "large", "kron", "last_layer", backend, batch=batch)
+    every, kept = fitting(held, "large", "kron", "all", backend, batch=batch)
+    rows, size = DIAGONAL[backend]
+    diagonal, _ = fitting(held, "large", "diag", "all", backend, rows=rows, batch=size)
     x = torch.as_tensor(held["large_x"][:20])
-    seconds = timed(3, lambda: kept[0](x, pred_type="glm", link_approx="probit"))
-    found["predict glm probit ms a point (20 points)"], found["after prediction MiB"] = 1000 * seconds / 20, peak()
-    fit, _ = fitting(held, "large", "diag", "all", rows=1000, batch=100, backend=BackPackGGN)
-    found["fit diag all BackPACK, 1,000 points times 10, s"] = 10 * timed(1, fit)
-    fit, _ = fitting(held, "large", "diag", "all", rows=100, batch=20)
-    found["fit diag all, 100 points times 100, s"], found["at the end MiB"] = 100 * timed(1, fit), peak()
+    steps = {
+        "fit kron last_layer": (last, 1),
+        "fit kron all": (every, 1),
+        "predict kron all, a point of 20": (lambda: kept[0](x, pred_type="glm", link_approx="probit"), 1 / 20),
+        f"fit diag all, from {rows} points in batches of {size}": (diagonal, len(held["large_x"]) / rows),
+    }
+    found = {"held before MiB": before}
+    for name, (work, scale) in steps.items():
+        seconds, most = peak(lambda work=work: timed(3, work))
+        found[name] = {"s": scale * seconds, "peak MiB": most}
     return found
 
 
@@ -227,12 +239,12 @@ def tune(fitted):
     return [float(log.exp()) for log in logs]
 
 
-def small(held):
+def small(held, backend):
     """13-50-1 tanh, 500 points in one batch."""
     found = {}
     x = torch.as_tensor(held["small_x"])
-    for structure, subset in (*((name, "all") for name in STRUCTURES), ("full", "last_layer")):
-        fit, kept = fitting(held, "small", structure, subset)
+    for structure, subset in ((name, subset) for subset in SUBSETS for name in STRUCTURES):
+        fit, kept = fitting(held, "small", structure, subset, backend)
         row = {"fit ms": 1000 * timed(5, fit)}
         row["predict glm 500 points ms"] = 1000 * timed(5, lambda kept=kept: kept[0](x, pred_type="glm"))
         if subset == "all":
@@ -244,12 +256,21 @@ def small(held):
     return found
 
 
-def speed(path, held, batch):
-    """Both networks, with one thread and with two."""
-    found = {"versions": versions(), "machine": platform.machine(), "backend": "CurvlinopsGGN", "batch": batch}
-    for threads in (1, 2):
-        torch.set_num_threads(threads)
-        found[f"{threads} threads"] = {"13-50-1": small(held), "784-256-10": large(held, batch)}
+def case(threads, backend, batch):
+    """One number of threads and one backend, in a process of its own."""
+    torch.set_num_threads(threads)
+    held = arrays(None)
+    load = os.getloadavg()[0]
+    return {"load before": load, "784-256-10": large(held, backend, batch), "13-50-1": small(held, backend)}
+
+
+def speed(path, batch, threads):
+    """Both networks and backends, with some numbers of threads."""
+    found = {"versions": versions(), "machine": platform.machine(), "dtype": "float32", "batch": batch}
+    for num in threads:
+        for backend in BACKENDS:
+            with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+                found[f"{backend}, threads {num}"] = pool.submit(case, num, backend, batch).result()
     text = json.dumps(found, indent=1)
     print(text)
     if path:
@@ -264,8 +285,11 @@ if __name__ == "__main__":
     times.add_argument("path", type=Path, nargs="?")
     times.add_argument("--arrays", type=Path)
     times.add_argument("--batch", type=int, default=1000)
+    times.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     given = parser.parse_args()
     if given.command == "reference":
         reference(given.path)
     else:
-        speed(given.path, arrays(given.arrays), given.batch)
+        if given.arrays:
+            arrays(given.arrays)
+        speed(given.path, given.batch, given.threads)
