@@ -268,6 +268,7 @@ def speed(path, batch, threads):
     """Both networks and backends, with some numbers of threads."""
     found = {"versions": versions(), "machine": platform.machine(), "dtype": "float32", "batch": batch}
     for num in threads:
+        os.environ["OMP_NUM_THREADS"] = str(num)  # some of its loops do not ask set_num_threads
         for backend in BACKENDS:
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 found[f"{backend}, threads {num}"] = pool.submit(case, num, backend, batch).result()
