@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from tunbridge.core.types import Params, Predictive
     from tunbridge.estimators import BayesianClassifier, BayesianRegressor, to_bayesian
     from tunbridge.inference.chains import Chains
+    from tunbridge.inference.laplace import curvatures, structures, tuning
+    from tunbridge.inference.laplace.gaussian import Linearised, StructuredGaussian
+    from tunbridge.inference.laplace.laplace import Laplace
     from tunbridge.inference.mcmc import integrators, mass
     from tunbridge.inference.mcmc.elliptical import EllipticalSlice
     from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
@@ -50,8 +53,9 @@ if TYPE_CHECKING:
     from tunbridge.inference.registry import METHODS
     from tunbridge.inference.standardised import Standardised
     from tunbridge.inference.store import load
-    from tunbridge.model import likelihoods, networks, priors
+    from tunbridge.model import likelihoods, networks, priors, subsets
     from tunbridge.model.model import Model, Target
+    from tunbridge.predict import links
     from tunbridge.runtime import schedules
     from tunbridge.runtime.loop import Run, Train
 
@@ -59,16 +63,21 @@ logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 
 _MODULES = {
     "bench": "tunbridge.bench",
+    "curvatures": "tunbridge.inference.laplace.curvatures",
     "datasets": "tunbridge.datasets",
     "diagnostics": "tunbridge.diagnostics",
     "integrators": "tunbridge.inference.mcmc.integrators",
     "likelihoods": "tunbridge.model.likelihoods",
+    "links": "tunbridge.predict.links",
     "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
     "networks": "tunbridge.model.networks",
     "plots": "tunbridge.plots",
     "priors": "tunbridge.model.priors",
     "schedules": "tunbridge.runtime.schedules",
+    "structures": "tunbridge.inference.laplace.structures",
+    "subsets": "tunbridge.model.subsets",
+    "tuning": "tunbridge.inference.laplace.tuning",
 }
 _NAMES = {
     "HMC": "tunbridge.inference.mcmc.hamiltonian",
@@ -91,6 +100,8 @@ _NAMES = {
     "EllipticalSlice": "tunbridge.inference.mcmc.elliptical",
     "Ensemble": "tunbridge.inference.point.ensemble",
     "InputError": "tunbridge.core.errors",
+    "Laplace": "tunbridge.inference.laplace.laplace",
+    "Linearised": "tunbridge.inference.laplace.gaussian",
     "LowRankGaussian": "tunbridge.inference.posteriors",
     "MCDropout": "tunbridge.inference.point.dropout",
     "LoadError": "tunbridge.core.errors",
@@ -104,6 +115,7 @@ _NAMES = {
     "Recorded": "tunbridge.inference.recorded",
     "Run": "tunbridge.runtime.loop",
     "Standardised": "tunbridge.inference.standardised",
+    "StructuredGaussian": "tunbridge.inference.laplace.gaussian",
     "Target": "tunbridge.model.model",
     "TemperedSMC": "tunbridge.inference.mcmc.smc",
     "Train": "tunbridge.runtime.loop",
@@ -140,6 +152,8 @@ __all__ = [
     "EllipticalSlice",
     "Ensemble",
     "InputError",
+    "Laplace",
+    "Linearised",
     "LoadError",
     "LowRankGaussian",
     "MCDropout",
@@ -153,6 +167,7 @@ __all__ = [
     "Recorded",
     "Run",
     "Standardised",
+    "StructuredGaussian",
     "Target",
     "TemperedSMC",
     "Train",
@@ -160,10 +175,12 @@ __all__ = [
     "bench",
     "cite",
     "compare",
+    "curvatures",
     "datasets",
     "diagnostics",
     "integrators",
     "likelihoods",
+    "links",
     "load",
     "mass",
     "metrics",
@@ -173,8 +190,11 @@ __all__ = [
     "plots",
     "priors",
     "schedules",
+    "structures",
+    "subsets",
     "tau_from_weight_decay",
     "to_bayesian",
+    "tuning",
     "weight_decay_from_tau",
 ]
 

@@ -142,7 +142,7 @@ class Iterative(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """All members of all posteriors, driven in one loop."""
-        _check_door(model, data, key)
+        check_door(model, data, key)
         model = self.believed(model)
         if isinstance(data, Stream):
             model, rows = model.bind(data.first)
@@ -190,7 +190,8 @@ class Iterative(Method):
         return full
 
 
-def _check_door(model: Model, data: Data | Stream, key: Key) -> None:
+def check_door(model: Model, data: Data | Stream, key: Key) -> None:
+    """InputError unless these are a model, data and a key that a method can start from."""
     if not isinstance(model, Model):
         raise InputError("a tb.Model", type(model).__name__, "Write tb.Model(network, prior, likelihood).")
     if not model.prior.proper:

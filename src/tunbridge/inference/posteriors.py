@@ -2,6 +2,7 @@
 
 import abc
 import os
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
@@ -20,6 +21,8 @@ from tunbridge.inference import checks, exchange, store
 from tunbridge.inference.checks import Check
 from tunbridge.inference.summary import Summary, summarise
 from tunbridge.model.model import Model
+from tunbridge.predict.outputs import Outputs, forward
+from tunbridge.predict.parts import Parts, check_one_task, parts
 from tunbridge.predict.push import push
 
 DRAWS = 100
@@ -81,11 +84,44 @@ class Posterior(eqx.Module):
         num
             How many weight draws to average over, where there is a choice.
         """
-        x = check_x(x)
-        components = self.components(self.key if key is None else key, num)
+        return push(self.pushed(check_x(x), self.key if key is None else key, num))
+
+    def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
+        """The outputs at x of the networks that a prediction averages."""
+        components = self.components(key, num)
         one = jax.eval_shape(lambda: self.model.weights(jax.tree.map(lambda leaf: leaf[0], components)))
         self.model.check_inputs(one, x)
-        return push(self.model, components, x)
+        return Outputs(self.model, components, x)
+
+    @property
+    def linear(self) -> bool:
+        """Whether predictions take the network for linear."""
+        return False
+
+    def compile(self, x_shape: tuple[int, ...]) -> Callable[[Any], Parts]:
+        """A compiled function of x of this shape to what `predict` expects, and both uncertainties.
+
+        For answers in real time: nothing is checked, no predictive is built.
+
+        Parameters
+        ----------
+        x_shape
+            (points, ...features).
+        """
+        check_one_task(self.model.likelihood)
+        blank = np.zeros(
+            x_shape, jax.dtypes.canonicalize_dtype(np.float64 if self.model.inputs is None else self.model.inputs.dtype)
+        )
+        if blank.ndim < 2 or (self.model.inputs is not None and blank.shape[1:] != self.model.inputs.shape):
+            raise InputError("x_shape as (points, ...features)", f"{x_shape}", "Write posterior.compile(x.shape).")
+        function, state = self.prepared()
+        compiled = jax.jit(function)
+        jax.block_until_ready(compiled(state, blank))
+        return lambda x: compiled(state, x)
+
+    def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
+        """A pure function of some arrays and x that answers in brief, and these arrays."""
+        return _answer, (self.model, self.components(self.key, None))
 
     def summary(self) -> Summary:
         """Mean and standard deviation of each array of unknowns, over the posterior and the array's elements.
@@ -145,6 +181,11 @@ class Posterior(eqx.Module):
         and classes of your own are not written: hand the model to `load`.
         """
         store.save(self, path)
+
+
+def _answer(state: tuple[Model, Params], x: Array) -> Parts:
+    model, params = state
+    return parts(model.likelihood, forward(model, params, x), params.noise)
 
 
 class Point(Posterior):
@@ -240,9 +281,32 @@ class Mixture(Posterior):
 
     def components(self, key: Key, num: int | None) -> Params:
         """Those of all members; with `num`, that many in all, as many of each."""
-        each, rest = (None, 0) if num is None else divmod(num, len(self.members))
-        if rest or each == 0:
-            raise InputError(f"num as a multiple of the {len(self.members)} members", f"{num}", "Change num.")
+        each = self._each(num)
         keys = jax.random.split(key, len(self.members))
         parts = [member.components(k, each) for member, k in zip(self.members, keys, strict=True)]
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+
+    @property
+    def linear(self) -> bool:
+        """Whether a member is."""
+        return any(member.linear for member in self.members)
+
+    def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
+        """Those of all members, where some of them take the network for linear."""
+        if not self.linear:
+            return super().pushed(x, key, num)
+        each = self._each(num)
+        keys = jax.random.split(key, len(self.members))
+        return Outputs.join([member.pushed(x, k, each) for member, k in zip(self.members, keys, strict=True)])
+
+    def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
+        """Refused for networks taken for linear."""
+        if self.linear:
+            raise InputError("members that are networks", "linearised ones", "Compile one member by itself.")
+        return super().prepared()
+
+    def _each(self, num: int | None) -> int | None:
+        each, rest = (None, 0) if num is None else divmod(num, len(self.members))
+        if rest or each == 0:
+            raise InputError(f"num as a multiple of the {len(self.members)} members", f"{num}", "Change num.")
+        return each

@@ -10,6 +10,7 @@ _TABLE = {
     "ensemble": "tunbridge.inference.point.ensemble:Ensemble",
     "mcdropout": "tunbridge.inference.point.dropout:MCDropout",
     "swag": "tunbridge.inference.point.swag:SWAG",
+    "laplace": "tunbridge.inference.laplace.laplace:Laplace",
     "randomwalk": "tunbridge.inference.mcmc.metropolis:RandomWalk",
     "mala": "tunbridge.inference.mcmc.langevin:MALA",
     "ula": "tunbridge.inference.mcmc.langevin:ULA",
@@ -22,7 +23,7 @@ _TABLE = {
 }
 
 
-COMPARED = ("map", "ensemble", "mcdropout", "swag")
+COMPARED = ("map", "ensemble", "mcdropout", "swag", "laplace")
 """What a comparison runs unless it is told: methods that answer whenever they are stopped; samplers are named."""
 
 

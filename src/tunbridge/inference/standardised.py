@@ -1,6 +1,8 @@
 """A posterior in the data's own units: learnt from standardised rows, asked and answering in the units they came in."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -15,6 +17,7 @@ from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.summary import Summary
 from tunbridge.model.model import Model
 from tunbridge.model.networks.offset import Offset
+from tunbridge.predict.parts import Parts
 from tunbridge.predict.scaled import in_units
 
 
@@ -47,6 +50,16 @@ class Standardised(Posterior):
             return predictive
         return in_units(predictive, self.scaling.y_shift, self.scaling.y_scale)
 
+    @property
+    def linear(self) -> bool:
+        """Whether that of the standardised model is."""
+        return self.posterior.linear
+
+    def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
+        """That of the standardised model, with units changed before and after."""
+        function, state = self.posterior.prepared()
+        return partial(_in_units, function), (state, self.scaling)
+
     def summary(self) -> Summary:
         """That of the standardised model: see `Posterior.summary`."""
         return self.posterior.summary()
@@ -57,6 +70,16 @@ class Standardised(Posterior):
 
     def _by_chain(self) -> tuple[Params, dict[str, Array]]:
         return self.posterior._by_chain()
+
+
+def _in_units(function: Callable[[Any, Array], Parts], state: Any, x: Array) -> Parts:
+    inner, scaling = state
+    shift, scale = (jnp.asarray(one)[None] for one in (scaling.x_shift, scaling.x_scale))
+    found = function(inner, (x - shift) / scale)
+    if scaling.y_shift is None:
+        return found
+    shift, scale = (jnp.asarray(one)[None] for one in (scaling.y_shift, scaling.y_scale))
+    return Parts(shift + scale * found.expected, scale**2 * found.aleatoric, scale**2 * found.epistemic)
 
 
 def fit_standardised(

@@ -18,7 +18,7 @@ class _Classes(MixturePredictive):
 
     @cached_property
     def _split(self) -> tuple[Array, Array, Array]:
-        return self._outputs.answer(_split_entropy)
+        return self._outputs.answer(split_entropy)
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -118,7 +118,8 @@ def _all_probs(likelihood, outputs, noise):
     return jnp.swapaxes(jnp.exp(_log_probs(likelihood, outputs, noise)), 0, 1)
 
 
-def _split_entropy(likelihood, outputs, noise):
+def split_entropy(likelihood, outputs, noise):
+    """Mean probabilities (points, classes), and their entropy in two parts, (points,) each."""
     log_p = _log_probs(likelihood, outputs, noise)
     p = jnp.exp(log_p)
     log_mean = logsumexp(log_p, axis=0) - jnp.log(outputs.shape[0])

@@ -27,7 +27,8 @@ _CACHE_NUMBERS = 2**24
 class Outputs:
     """Outputs (components, points, outputs) of a model with stacked parameters.
 
-    They are computed when asked for, or `known`, or some columns of others: `within` is these others, and which.
+    They are computed when asked for, or `known`, or some columns of others: `within` is these others, and which. With a
+    `centre` the network is taken for linear around it. `joined` are several others, one after another.
     """
 
     def __init__(
@@ -37,9 +38,11 @@ class Outputs:
         x: np.ndarray,
         known: Array | None = None,
         within: "tuple[Outputs, slice] | None" = None,
+        centre: Params | None = None,
+        joined: "tuple[Outputs, ...]" = (),
     ):
-        self.model, self.params, self.x = model, params, x
-        self._cached, self._within = known, within
+        self.model, self.params, self.x, self.centre = model, params, x, centre
+        self._cached, self._within, self._joined = known, within, joined
         self.num_components, self.num_outputs = self._size()
 
     def _size(self) -> tuple[int, int]:
@@ -47,10 +50,18 @@ class Outputs:
         if self._within is not None:
             whole, own = self._within
             return whole._size()[0], own.stop - own.start
+        if self._joined:
+            return sum(part.num_components for part in self._joined), self._joined[0].num_outputs
         like = self._cached
         if like is None:
-            like = jax.eval_shape(_forward, self.model, self.params, self.x[:1])
+            like = jax.eval_shape(self._forward, self.x[:1])
         return like.shape[0], like.shape[-1]
+
+    @staticmethod
+    def join(parts: "list[Outputs]") -> "Outputs":
+        """The components of several, one after another."""
+        noise = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(part.params.noise for part in parts))
+        return Outputs(parts[0].model, Params((), (), noise), parts[0].x, joined=tuple(parts))
 
     def answer(self, question: Callable, *rows: Any, common: tuple = (), cost: int = 1) -> Any:
         """The rows of ``question(likelihood, outputs, noise, *common, *rows)``, block by block.
@@ -84,8 +95,10 @@ class Outputs:
         if self._within is not None:
             whole, own = self._within
             return whole._block(start, stop, size)[..., own]
+        if self._joined:
+            return jnp.concatenate([part._block(start, stop, size) for part in self._joined])
         if self._cached is None and len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
-            return _forward(self.model, self.params, _pad(self.x[start:stop], size))
+            return self._forward(_pad(self.x[start:stop], size))
         if self._cached is None:
             parts = self._forward_blocks()
             self._cached = parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
@@ -96,17 +109,29 @@ class Outputs:
         features = math.prod(self.x.shape[1:])
         size = _rows(len(self.x), max(1, _BLOCK_NUMBERS // features))
         starts = range(0, len(self.x), size)
-        return [
-            _forward(self.model, self.params, _pad(self.x[s : s + size], size))[:, : len(self.x) - s] for s in starts
-        ]
+        return [self._forward(_pad(self.x[s : s + size], size))[:, : len(self.x) - s] for s in starts]
+
+    def _forward(self, x: Any) -> Array:
+        if self.centre is None:
+            return forward(self.model, self.params, x)
+        return _linear(self.model, self.centre, self.params, x)
 
 
 @jax.jit
-def _forward(model: Model, params: Params, x: Array) -> Array:
+def forward(model: Model, params: Params, x: Array) -> Array:
     """Outputs (components, points, outputs): a network after another on a CPU, all at once elsewhere."""
     num = jax.tree.leaves(params)[0].shape[0]
     together = 1 if jax.default_backend() == "cpu" else min(num, _TOGETHER)
     return jax.lax.map(lambda one: model.outputs(one, x), params, batch_size=together)
+
+
+@jax.jit
+def _linear(model: Model, centre: Params, params: Params, x: Array) -> Array:
+    """The same of the network's linearisation: f(c) + J (w - c) for each component's w."""
+    outputs, along = jax.linearize(lambda raw: model.outputs(centre._replace(weights=raw), x), centre.weights)
+    away = jax.tree.map(lambda many, one: many - one[None], params.weights, centre.weights)
+    together = 1 if jax.default_backend() == "cpu" else min(jax.tree.leaves(away)[0].shape[0], _TOGETHER)
+    return jax.lax.map(lambda step: outputs + along(step), away, batch_size=together)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -1,4 +1,4 @@
-"""A posterior's parameters pushed through the network."""
+"""The outputs of a posterior's networks as a predictive."""
 
 import numpy as np
 from jax import Array
@@ -16,24 +16,20 @@ from tunbridge.predict.outputs import Outputs
 from tunbridge.predict.tasks import TasksPredictive
 
 
-def push(model: Model, params: Params, x: np.ndarray) -> MixturePredictive:
-    """The predictive of a model with stacked parameters, equally weighted."""
-    return _predictive(Outputs(model, params, x))
-
-
-def push_outputs(model: Model, outputs: Array, noise: PyTree, x: np.ndarray) -> MixturePredictive:
-    """The predictive of networks whose outputs at x, (networks, points, outputs), are known already."""
-    return _predictive(Outputs(model, Params((), (), noise), x, outputs))
-
-
-def _predictive(outputs: Outputs) -> MixturePredictive:
+def push(outputs: Outputs) -> MixturePredictive:
+    """The predictive of networks with these outputs, equally weighted."""
     likelihood = outputs.model.likelihood
     if isinstance(likelihood, MultiTask):
-        return TasksPredictive(outputs, {name: _predictive(outputs.task(i)) for i, name in enumerate(likelihood.names)})
+        return TasksPredictive(outputs, {name: push(outputs.task(i)) for i, name in enumerate(likelihood.names)})
     for kind, made in _KINDS.items():
         if isinstance(likelihood, kind):
             return made(outputs)
     return NumberPredictive(outputs)
+
+
+def push_outputs(model: Model, outputs: Array, noise: PyTree, x: np.ndarray) -> MixturePredictive:
+    """The predictive of networks whose outputs at x, (networks, points, outputs), are known already."""
+    return push(Outputs(model, Params((), (), noise), x, outputs))
 
 
 _KINDS: dict[type, type[MixturePredictive]] = {

@@ -44,7 +44,7 @@ class QuantityPredictive(MixturePredictive):
 
     @cached_property
     def _moments(self) -> tuple[Array, Array, Array]:
-        return self._outputs.answer(_moments)
+        return self._outputs.answer(moments)
 
     @property
     def mean(self) -> Array:
@@ -105,7 +105,8 @@ class QuantityPredictive(MixturePredictive):
         return jnp.swapaxes(self._outputs.answer(_cdfs, values), 0, 1)
 
 
-def _moments(likelihood, outputs, noise):
+def moments(likelihood, outputs, noise):
+    """Mean, mean variance of the components, variance of their means, (points, outputs) each."""
     means, variances = components(lambda d: (marginals.mean(d), marginals.variance(d)), likelihood, outputs, noise)
     mean = jnp.mean(means, axis=0)
     return mean, jnp.mean(variances, axis=0), jnp.mean((means - mean[None]) ** 2, axis=0)

@@ -97,7 +97,9 @@ class Grouped(AbstractPrior):
     def scale_of(self, like: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         """The scale *s* of each array of weights, with 1 along the axes where it is the same."""
         leaves, treedef = jax.tree.flatten(like)
-        each = {name: factor.each(scales.get(name, ()), like, layout) for name, factor in self.factors().items()}
+        each = {
+            name: factor.each((scales or {}).get(name, ()), like, layout) for name, factor in self.factors().items()
+        }
         combined = [self.combine({name: arrays[i] for name, arrays in each.items()}) for i in range(len(leaves))]
         return jax.tree.unflatten(treedef, combined)
 

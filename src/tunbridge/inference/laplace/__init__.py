@@ -1,0 +1,1 @@
+"""A normal distribution around a mode: curvature, structure and subset are three choices."""

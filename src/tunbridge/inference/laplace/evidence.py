@@ -1,0 +1,132 @@
+r"""The evidence of a normal approximation, as a function of prior scales and noise.
+
+.. math::
+
+    \log p(y) \approx \log p(y \mid \hat w, \sigma) + \log p(\hat w \mid s) + \tfrac d2 \log 2\pi
+    - \tfrac12 \log \det (H(\sigma) + V(s)^{-1})
+
+with H the curvature of minus the log likelihood alone: the prior enters once.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.linalg import Covariance
+from tunbridge.core.types import Params, PyTree, Scalar
+from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
+from tunbridge.inference.laplace.local import Local
+
+_REACH = float(np.log(1e3))
+"""How far tuning may move an unknown on the real line: a factor of 1,000 of a positive one."""
+_STEP = 0.2
+
+
+class Rows(NamedTuple):
+    """The network's outputs at the mode, and the targets they answer to."""
+
+    outputs: Array
+    y: Array
+    weight: Array
+
+
+class LogEvidence(eqx.Module):
+    """Log p(y) around one mode."""
+
+    local: Local
+    rows: Rows
+    covariance: Covariance
+    curvature: Curvature
+    chosen: Array
+    """Which weights are random."""
+    damping: Array
+
+    def __call__(self, scales: PyTree, noise: PyTree) -> Scalar:
+        """Log p(y | scales, noise) with all constants."""
+        variances = self.local.variances(scales)
+        determinant = self.covariance.log_det(variances / (1.0 + self.damping), self.factor(noise))
+        return self.log_likelihood(noise) + self._prior(scales, variances) - 0.5 * determinant
+
+    def objective(self, scales: PyTree, noise: PyTree) -> Scalar:
+        """Log evidence plus the log densities of what is unknown."""
+        model = self.local.model
+        hyper = model.prior.log_hyper(scales, jacobian=False) + model.likelihood.log_noise(noise, jacobian=False)
+        return self(scales, noise) + hyper
+
+    def log_likelihood(self, noise: PyTree) -> Scalar:
+        """At the mode."""
+        terms = self.local.model.likelihood.distribution(self.rows.outputs, noise).log_prob(self.rows.y)
+        return jnp.sum(self.rows.weight * terms)
+
+    def factor(self, noise: PyTree) -> Scalar:
+        """How much larger the curvature is with this noise than with the mode's: exact where noise is one scale."""
+        return self._trace(noise) / self._trace(self.local.params.noise) if noise else jnp.ones(())
+
+    def _trace(self, noise: PyTree) -> Scalar:
+        columns = self.columns(noise)
+        return jnp.sum(self.rows.weight * jnp.sum(columns**2, axis=(1, 2)))
+
+    def columns(self, noise: PyTree) -> Array:
+        """Of the curvature in the outputs, (points, outputs, columns)."""
+        curvature = self.curvature if isinstance(self.curvature, Outer) else GGN()
+        likelihood, key = self.local.model.likelihood, jax.random.key(0)
+        return curvature.columns(key, likelihood, self.rows.outputs, self.rows.y, noise)
+
+    def _prior(self, scales: PyTree, variances: Array) -> Scalar:
+        r""":math:`\log p(\hat w) + \frac d2 \log 2\pi + \frac12 \log \det V` of the weights that are random."""
+        model, params = self.local.model, self.local.params
+        weights = ravel_pytree(self.local.weights)[0]
+        if model.prior.gaussian:
+            return -0.5 * jnp.sum(jnp.where(self.chosen, weights**2 / variances, 0.0))
+        layout = model.network.layout(params.weights)
+        raw = model.prior.raw(self.local.weights, scales, layout)
+        ones = jax.tree.map(jnp.ones_like, raw)
+        slope = jax.jvp(lambda r: model.prior.weights(r, scales, layout), (raw,), (ones,))[1]
+        density = model.prior.log_prob(raw, scales, layout) - jnp.sum(jnp.log(jnp.abs(ravel_pytree(slope)[0])))
+        return density + 0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variances))
+
+
+class Tuned(NamedTuple):
+    """Where the evidence, with the priors of what is unknown, is largest."""
+
+    scales: PyTree
+    noise: PyTree
+    at_bound: Array
+    """How many unknowns ended a factor of 1,000 from where they began."""
+
+
+@jax.jit
+def maximise(evidence: LogEvidence, steps: Array) -> Tuned:
+    """Adam on the real line, with a step that falls to nothing."""
+    start, back = ravel_pytree((evidence.local.params.scales, evidence.local.params.noise))
+    optimiser = optax.scale_by_adam(b2=0.9)
+
+    def turn(step: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
+        real, memory = carry
+        slope = jax.grad(lambda u: -evidence.objective(*back(u)))(real)
+        slope = jnp.where(jnp.isfinite(slope), slope, 0.0)
+        update, memory = optimiser.update(slope, memory)
+        pace = _STEP * 0.5 * (1.0 + jnp.cos(jnp.pi * step / steps))
+        return jnp.clip(real - pace * update, start - _REACH, start + _REACH), memory
+
+    real, _ = jax.lax.fori_loop(0, steps, turn, (start, optimiser.init(start)))
+    return Tuned(*back(real), jnp.sum(jnp.abs(real - start) >= 0.999 * _REACH))
+
+
+def proportional(evidence: LogEvidence) -> bool:
+    """Whether another noise changes the curvature by one factor, at all rows and outputs."""
+    noise = evidence.local.params.noise
+    if not noise:
+        return True
+    flat, back = ravel_pytree(noise)
+    moved = back(flat + jnp.linspace(0.1, 0.3, len(flat), dtype=flat.dtype))
+    squares = [np.asarray(jnp.sum(evidence.columns(z) ** 2, axis=2)) for z in (noise, moved)]
+    known = squares[0] > 0
+    ratio = squares[1][known] / squares[0][known]
+    return bool(np.allclose(ratio, ratio.mean() if ratio.size else 1.0, rtol=1e-3))

@@ -1,0 +1,132 @@
+"""Curvature and evidence around given weights, and what a reader should know of them."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.linalg import Covariance
+from tunbridge.core.tree import flatten_with_paths
+from tunbridge.core.types import Key
+from tunbridge.inference.laplace import products, structures
+from tunbridge.inference.laplace.curvatures import Curvature
+from tunbridge.inference.laplace.evidence import LogEvidence, Rows
+from tunbridge.inference.laplace.local import Local, blocks, bound, summed
+from tunbridge.inference.laplace.structures import Facts, Kronecker, Measured, Structure
+
+_LEAST_VARIANCE = 1e-12
+"""Of a prior, as a share of its largest: weights that a prior with a corner holds at zero have none."""
+_MOST_ROWS = 8192
+
+
+class Fitted(NamedTuple):
+    """A normal approximation."""
+
+    evidence: LogEvidence
+    structure: Structure
+    measured: Measured
+    facts: Facts
+    decrement: float
+    """How far its mode is, in posterior standard deviations."""
+
+
+def fit(
+    local: Local, structure: Structure, curvature: Curvature, data: Data | Stream, damping: float, key: Key
+) -> Fitted:
+    """The curvature around weights, and the evidence as a function of scales and noise."""
+    variances = _floored(local.variances(local.params.scales))
+    effective = variances / (1.0 + damping)
+    measured = structure.measure(local, curvature, data, effective, key)
+    found, facts = structures.blocks(structure, measured, effective, _uniform(local))
+    covariance = Covariance(found, local.size)
+    chosen = np.zeros(local.size, bool)
+    for part in measured.parts:
+        chosen[part.index] = True
+    rows = _rows(local, data)
+    evidence = LogEvidence(local, rows, covariance, curvature, jnp.asarray(chosen), jnp.asarray(damping, float))
+    decrement = _decrement(local, data, covariance, variances, chosen, key)
+    return Fitted(evidence, structure, measured, facts, decrement)
+
+
+def _floored(variances: Any) -> np.ndarray:
+    found = np.asarray(variances, np.float64)
+    return np.maximum(found, _LEAST_VARIANCE * found.max())
+
+
+def _uniform(local: Local) -> Any:
+    """Whether prior variances of some weights change by one factor when the unknown scales change."""
+    flat, back = ravel_pytree(local.params.scales)
+    if not len(flat):
+        return lambda index: True
+    moved = back(flat + jnp.linspace(0.1, 0.3, len(flat), dtype=flat.dtype))
+    old, new = (np.log(_floored(local.variances(scales))) for scales in (local.params.scales, moved))
+    change = new - old
+    return lambda index: bool(np.ptp(change[index]) < 1e-4)
+
+
+@jax.jit
+def _outputs(local: Local, x: Array) -> Array:
+    return local.model.outputs(local.params, x)
+
+
+def _rows(local: Local, data: Data | Stream) -> Rows:
+    """Outputs at all rows."""
+    parts = [
+        (np.asarray(_outputs(local, batch.x)), np.asarray(batch.y), np.asarray(batch.weight))
+        for batch in blocks(bound(local.model, data), _MOST_ROWS)
+    ]
+    return Rows(*(jnp.concatenate(list(column)) for column in zip(*parts, strict=True)))
+
+
+@jax.jit
+def _gradient(local: Local, key: Key, batch: Data) -> Array:
+    return products.gradient(local, batch)
+
+
+def _decrement(
+    local: Local, data: Data | Stream, covariance: Covariance, variances: np.ndarray, chosen: np.ndarray, key: Key
+) -> float:
+    r""":math:`\sqrt{g^\top \Sigma g}` with g the slope of the log posterior: Newton's step in standard deviations."""
+    slope = summed(_gradient, local, data, key, local.size // 64 + 1)
+    weights = np.asarray(ravel_pytree(local.weights)[0], np.float64)
+    whole = jnp.asarray(np.where(chosen, slope - weights / variances, 0.0), jnp.result_type(float))
+    return float(jnp.sqrt(jnp.maximum(whole @ covariance.product(whole), 0.0)))
+
+
+def sentences(fitted: Fitted) -> list[str]:
+    """What a reader should know."""
+    notes, facts, local = [], fitted.facts, fitted.evidence.local
+    if facts.clipped:
+        notes.append(
+            f"Curvature is negative in {facts.clipped} of {fitted.evidence.covariance.num} directions (the least is "
+            f"{facts.least:.3g} prior precisions): they keep their prior variance."
+        )
+    if isinstance(fitted.structure, Kronecker):
+        if unfactored := _unfactored(local, fitted.measured):
+            notes.append(f"No Kronecker factors for {', '.join(unfactored)}: the diagonal stands for them.")
+        if facts.inseparable > 1e-3:
+            off = np.expm1(facts.inseparable)
+            notes.append(
+                f"Prior variances are no product of rows and columns: taken for the nearest, off by {off:.0%}."
+            )
+    notes.append(
+        f"By its curvature the mode is {fitted.decrement:.2g} posterior standard deviations away from these weights."
+    )
+    return notes
+
+
+def _unfactored(local: Local, measured: Measured) -> list[str]:
+    """The names of arrays of weights, other than biases and norms, that only have a diagonal."""
+    layout = dict(flatten_with_paths(local.model.network.layout(local.params.weights)))
+    names, start = [], 0
+    alone = np.concatenate([part.index for part in measured.parts if part.group is None] or [np.zeros(0, int)])
+    for name, leaf in flatten_with_paths(local.params.weights):
+        stop = start + int(np.prod(leaf.shape))
+        if ((alone >= start) & (alone < stop)).any() and layout[name].role not in ("bias", "norm"):
+            names.append(name)
+        start = stop
+    return names

@@ -1,0 +1,222 @@
+"""Normal weights around a mode, pushed through the network itself or through its linearisation."""
+
+import dataclasses
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.scipy.special import entr
+
+from tunbridge.core.data import check_x
+from tunbridge.core.errors import InputError
+from tunbridge.core.linalg import Covariance, Diagonal, Kronecker, Spectral, kronecker_covariance
+from tunbridge.core.types import Key, Params, Predictive
+from tunbridge.inference.laplace.local import Local, Slopes
+from tunbridge.inference.laplace.structures import Structure
+from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.model.likelihoods.bernoulli import Bernoulli
+from tunbridge.model.likelihoods.categorical import Categorical
+from tunbridge.model.likelihoods.gaussian import Gaussian
+from tunbridge.model.networks.sites import Sites
+from tunbridge.model.subsets import Subset
+from tunbridge.predict import links
+from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive
+from tunbridge.predict.links import Link, MonteCarlo, Probit
+from tunbridge.predict.outputs import Outputs
+from tunbridge.predict.parts import Parts
+from tunbridge.predict.push import push
+
+_BLOCK_NUMBERS = 2**24
+_BLOCK_ROWS = 1024
+
+
+class StructuredGaussian(Posterior):
+    """Normal weights around a mode with a structured covariance; noise and scales at one value.
+
+    A prediction averages networks with drawn weights. `Linearised` is the same with a network taken for linear.
+    """
+
+    params: Params
+    """The mode."""
+    covariance: Covariance
+    """Of the network's weights in one vector."""
+    structure: Structure
+    subset: Subset
+    log_evidence: Array | None = None
+    """Laplace's approximation of log p(y) at these scales and this noise, all constants included."""
+    decrement: Array | None = None
+    """How far the mode of the quadratic approximation is from here, in posterior standard deviations."""
+    curve: dict[str, Array] | None = None
+    """The log evidence of each round of tuning, and other figures along the way."""
+
+    @property
+    def local(self) -> Local:
+        """The network near the mode."""
+        return Local(self.model, self.params, self.subset)
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Draws of the weights around the mode."""
+        weights, back = ravel_pytree(self.model.weights(self.params))
+        layout = self.model.network.layout(self.params.weights)
+
+        def one(key_draw: Key) -> Params:
+            z = jax.random.normal(key_draw, weights.shape, weights.dtype)
+            drawn = back(weights + self.covariance.sample(z).astype(weights.dtype))
+            return self.params._replace(weights=self.model.prior.raw(drawn, self.params.scales, layout))
+
+        return jax.vmap(one)(jax.random.split(key, num))
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """`num` draws, 100 unless told."""
+        return self.sample(key, DRAWS if num is None else num)
+
+
+class Linearised(Posterior):
+    r"""Normal weights pushed through the network's linearisation around the mode :cite:p:`immer2021improving`.
+
+    Outputs at x are normal with mean :math:`f(x, \hat w)` and covariance :math:`J(x) \Sigma J(x)^\top`. With normal
+    noise y is normal too; of two or more classes a link gives the probabilities; every other likelihood is averaged
+    over draws of linear functions. `gaussian` is the same distribution pushed through the network itself.
+
+    Parameters
+    ----------
+    gaussian
+        The distribution of the weights.
+    link
+        From normal outputs to class probabilities: `links.Probit`, `links.Bridge` or `links.MonteCarlo`.
+    """
+
+    gaussian: StructuredGaussian
+    link: Link = Probit()
+
+    @property
+    def linear(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def log_evidence(self) -> Array | None:
+        """Of the normal distribution: Laplace's approximation of log p(y)."""
+        return self.gaussian.log_evidence
+
+    @property
+    def decrement(self) -> Array | None:
+        """How far the mode of the quadratic approximation is from here, in posterior standard deviations."""
+        return self.gaussian.decrement
+
+    def with_link(self, link: Link) -> "Linearised":
+        """The same with another way to class probabilities."""
+        return dataclasses.replace(self, link=link)
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Draws of the weights."""
+        return self.gaussian.sample(key, num)
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """`num` draws of the weights, 100 unless told."""
+        return self.gaussian.components(key, num)
+
+    def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
+        """The outputs of draws of linear functions, computed when they are asked for."""
+        self.model.check_inputs(self.model.weights(self.gaussian.params), x)
+        return Outputs(self.model, self.components(key, num), x, centre=self.gaussian.params)
+
+    def moments(self, x: Any) -> tuple[Array, Array]:
+        """Mean (points, outputs) and covariance (points, outputs, outputs) of the linearised outputs."""
+        x = check_x(x)
+        self.model.check_inputs(self.model.weights(self.gaussian.params), x)
+        return _blockwise(self, x)
+
+    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+        """The distribution of y at x; see `Posterior.predict`. `num` is for likelihoods without a closed form."""
+        x = check_x(x)
+        key = self.key if key is None else key
+        likelihood, noise = self.model.likelihood, self.gaussian.params.noise
+        if isinstance(self.link, MonteCarlo) and isinstance(likelihood, Bernoulli | Categorical):
+            num = self.link.num if num is None else num
+        elif isinstance(likelihood, Gaussian | Bernoulli | Categorical):
+            if num is not None:
+                raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")
+            mean, covariance = self.moments(x)
+            draws = self.pushed(x, key, None)
+            if isinstance(likelihood, Gaussian):
+                variance = likelihood.distribution(mean, noise).base_dist.variance
+                return NormalPredictive(draws, mean, covariance, variance)
+            return LinkedPredictive(draws, *_linked(self.link, likelihood, mean, covariance, noise))
+        return push(self.pushed(x, key, num))
+
+    def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
+        """One pass: outputs, and their variances in closed form."""
+        if not isinstance(self.model.likelihood, Gaussian | Bernoulli | Categorical):
+            return self.gaussian.prepared()
+        return _at_once, (self.gaussian, self.link)
+
+
+def _at_once(state: tuple[StructuredGaussian, Link], x: Array) -> Parts:
+    gaussian, link = state
+    likelihood, noise = gaussian.model.likelihood, gaussian.params.noise
+    mean, covariance = linear_moments(gaussian, x)
+    if isinstance(likelihood, Gaussian):
+        variance = likelihood.distribution(mean, noise).base_dist.variance
+        return Parts(mean, variance, jnp.diagonal(covariance, axis1=1, axis2=2))
+    probs, aleatoric = _linked(link, likelihood, mean, covariance, noise)
+    return Parts(probs, aleatoric, jnp.maximum(jnp.sum(entr(probs), axis=-1) - aleatoric, 0.0))
+
+
+@jax.jit
+def _linked(link: Link, likelihood: Any, mean: Array, covariance: Array, noise: Any) -> tuple[Array, Array]:
+    return link.probs(*links.logits(likelihood, mean, covariance, noise))
+
+
+def _blockwise(posterior: Linearised, x: np.ndarray) -> tuple[Array, Array]:
+    """`linear_moments` in blocks of rows of a few sizes."""
+    gaussian = posterior.gaussian
+    most = _most_rows(gaussian)
+    size = min(most, max(8, 1 << (len(x) - 1).bit_length()))
+    parts = []
+    for start in range(0, len(x), size):
+        rows = x[start : start + size]
+        padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
+        parts.append([part[: len(rows)] for part in linear_moments(gaussian, jnp.asarray(padded))])
+    mean, covariance = zip(*parts, strict=True)
+    return jnp.concatenate(mean), jnp.concatenate(covariance)
+
+
+def _most_rows(gaussian: StructuredGaussian) -> int:
+    """How many rows' slopes fit a block."""
+    widths = [int(np.prod(block.index.shape)) for block in gaussian.covariance.blocks if isinstance(block, Spectral)]
+    numbers = max([2 * gaussian.num_outputs * width for width in widths], default=1)
+    return int(np.clip(_BLOCK_NUMBERS // numbers, 1, _BLOCK_ROWS))
+
+
+@jax.jit
+def linear_moments(gaussian: StructuredGaussian, x: Array) -> tuple[Array, Array]:
+    """Mean and covariance of the linearised outputs at rows x."""
+    local = gaussian.local
+    sites = local.sites
+    parts = gaussian.structure.parts(local, sites)
+
+    def one(row: Array) -> tuple[Array, Array]:
+        outputs, slopes = local.slopes(sites, row, lambda outputs: jnp.eye(len(outputs), dtype=outputs.dtype))
+        found = jnp.zeros((len(outputs), len(outputs)), outputs.dtype)
+        for part, block in zip(parts, gaussian.covariance.blocks, strict=True):
+            found += _covariance(part, block, slopes, sites, local.size)
+        return outputs, found
+
+    return jax.vmap(one)(x)
+
+
+def _covariance(part: Any, block: Any, slopes: Slopes, sites: Sites, size: int) -> Array:
+    """What one block adds to the covariance of the outputs of a row."""
+    if isinstance(block, Kronecker):
+        return block.covariance(*slopes.matrix(part))
+    if isinstance(block, Diagonal) and part.group is not None:
+        return kronecker_covariance(*slopes.matrix(part), block.diagonal())
+    rows = slopes.rows(sites, part.index.ravel(), size)
+    return block.covariance(rows) if isinstance(block, Spectral) else (rows * block.diagonal()[None]) @ rows.T

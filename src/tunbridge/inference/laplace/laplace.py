@@ -1,0 +1,355 @@
+"""Laplace's method: a normal distribution around the mode, and the evidence that comes with it."""
+
+import dataclasses
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import ConvergenceWarning, InputError
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.datasets.scaling import split
+from tunbridge.inference.base import Method, check_door
+from tunbridge.inference.laplace import evidence, fitting, validation
+from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
+from tunbridge.inference.laplace.fitting import Fitted
+from tunbridge.inference.laplace.gaussian import Linearised, StructuredGaussian
+from tunbridge.inference.laplace.local import Local, num_outputs
+from tunbridge.inference.laplace.mode import Mode
+from tunbridge.inference.laplace.structures import Full, Kronecker, Structure
+from tunbridge.inference.laplace.tuning import Evidence, Online, Tuning, Validation, as_tuning
+from tunbridge.inference.point.map import MAP
+from tunbridge.inference.posteriors import Point, Posterior
+from tunbridge.model.model import Model
+from tunbridge.model.subsets import All, Subset
+from tunbridge.predict.links import Link, Probit
+from tunbridge.runtime.loop import Options
+
+_MOST_FULL = 1500
+"""The most rows of a root, or weights, for which the whole matrix is kept unless told."""
+
+
+class Laplace(Method):
+    r"""A normal distribution around the mode, with the curvature there :cite:p:`mackay1992practical`.
+
+    .. math::
+
+        p(w \mid y) \approx N(\hat w, (H + V^{-1})^{-1}), \qquad
+        H = - \sum_n \nabla^2 \log p(y_n \mid x_n, \hat w)
+
+    The prior's precision :math:`V^{-1}` enters once. The posterior is `Linearised`; its `gaussian` is the same
+    distribution of weights for predictions through the network itself. Unknown noise and prior scales maximise the
+    evidence, and the mode is found again for them.
+
+    Parameters
+    ----------
+    curvature
+        H, from `tunbridge.curvatures`: `GGN`, `Fisher`, `EmpiricalFisher`, `Hessian`.
+    structure
+        What is kept of it, from `tunbridge.structures`; None is `Full` for small problems, `Kronecker` for others.
+    subset
+        Which weights are random, from `tunbridge.subsets`.
+    point
+        How the mode is found; None takes the weights that `fit` is given as ``init=``, and trains nothing.
+    tune
+        How unknown noise and prior scales are found: "evidence", "online" (while training), "validation", an object of
+        `tunbridge.tuning`, or None, which leaves them where the point estimate has them.
+    damping
+        Precision that is added to every weight, in units of its prior precision.
+    link
+        From normal outputs to class probabilities, from `tunbridge.links`.
+    """
+
+    curvature: Curvature = GGN()
+    structure: Structure | None = None
+    subset: Subset = All()
+    point: MAP | None = MAP()
+    tune: Tuning | None = eqx.field(default="evidence", converter=as_tuning)
+    damping: float = eqx.field(default=0.0, converter=float)
+    link: Link = Probit()
+
+    def __check_init__(self):
+        kinds = {
+            "curvature": Curvature,
+            "structure": Structure | None,
+            "subset": Subset,
+            "point": MAP | None,
+            "link": Link,
+        }
+        for name, kind in kinds.items():
+            if not isinstance(given := getattr(self, name), kind):
+                where = "tb.MAP() or None" if name == "point" else f"an object of tunbridge.{_ROOMS[name]}"
+                raise InputError(f"{name}= as {where}", repr(given)[:60], "Write tb.Laplace() for the defaults.")
+        if self.damping < 0:
+            raise InputError("damping of at least 0", f"{self.damping}", "Use 0, or a small number.")
+
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        """Modes first, then the curvature around each."""
+        check_door(model, data, key)
+        began = time.perf_counter()
+        model = dataclasses.replace(model, prior=model.prior.marginal())
+        bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
+        self._refuse(bound, data)
+        key_points, key_rest = jax.random.split(key)
+        points = self._points(model, bound, data, key_points, size, options)
+        keys = jax.random.split(key_rest, size)
+        found = []
+        for number, (point, own) in enumerate(zip(points, keys, strict=True)):
+            left = None if options.max_seconds is None else options.max_seconds - (time.perf_counter() - began)
+            found.append(
+                _Course(self, point.model, data, own, options._replace(max_seconds=left), number).finish(point)
+            )
+        return found
+
+    def _refuse(self, model: Model, data: Data | Stream) -> None:
+        """InputError, before anything is computed, where the curvature or the prior cannot be had."""
+        local = _blank(model, self.subset)
+        jax.eval_shape(lambda one: one.variances(one.params.scales), local)
+        self.structured(local, data.num).check(local, self.curvature, data.num)
+        if isinstance(self.tune, Validation) and isinstance(data, Stream):
+            raise InputError("rows in memory for tuning by validation", "a stream", 'Use tune="evidence".')
+
+    def structured(self, local: Local, rows: int) -> Structure:
+        """The structure as told, or by the size of the problem."""
+        if self.structure is not None:
+            return self.structure
+        num = int(local.chosen(local.sites).sum())
+        columns = self.curvature.num_columns(num_outputs(local)) if isinstance(self.curvature, Outer) else num
+        small = min(num, rows * columns) <= _MOST_FULL and num <= 20 * _MOST_FULL
+        return Full() if small or not isinstance(self.curvature, Outer) else Kronecker()
+
+    def _points(
+        self, model: Model, bound: Model, data: Data | Stream, key: Key, size: int, options: Options
+    ) -> list[Point]:
+        if self.point is None:
+            return [Point(bound, key, _given(bound, options.init)) for _ in range(size)]
+        options = options._replace(init=_as_params(bound, options.init))
+        method = self.point
+        if isinstance(self.tune, Online):
+            steps = max(self.point.train.steps // self.tune.rounds, 1)
+            method = _mode(self.point, steps)
+        return method.posteriors(model, data, key, size, _in_folder(options, "mode"))
+
+
+class _Course:
+    """One posterior in the making."""
+
+    def __init__(self, method: Laplace, model: Model, data: Data | Stream, key: Key, options: Options, number: int):
+        self.method, self.model, self.data, self.key, self.options, self.number = (
+            method,
+            model,
+            data,
+            key,
+            options,
+            number,
+        )
+        self.notes: list[str] = []
+        self.curve: list[float] = []
+        self._began = time.perf_counter()
+
+    def finish(self, point: Point) -> Linearised:
+        """The posterior around a mode."""
+        method, params = self.method, point.params
+        unknown = bool(params.scales) or bool(params.noise)
+        if unknown and isinstance(method.tune, Evidence | Online):
+            params = self._by_evidence(params, method.tune)
+        elif params.scales and isinstance(method.tune, Validation):
+            params = self._by_validation(params, method.tune)
+        elif unknown:
+            self.notes += point.notes
+        return self.around(params, self.data)[1]
+
+    def around(self, params: Params, data: Data | Stream) -> tuple[Fitted, Linearised]:
+        """The posterior around weights."""
+        fitted, method = self.measure(params, data), self.method
+        value = fitted.evidence(params.scales, params.noise)
+        notes = (*self.notes, *fitting.sentences(fitted))
+        gaussian = StructuredGaussian(
+            self.model,
+            self.key,
+            params,
+            fitted.evidence.covariance,
+            fitted.structure,
+            method.subset,
+            value,
+            jnp.asarray(fitted.decrement),
+            {"log_evidence": jnp.asarray([*self.curve, float(value)])},
+            notes=notes,
+        )
+        return fitted, Linearised(self.model, self.key, gaussian, method.link, notes=notes)
+
+    def measure(self, params: Params, data: Data | Stream) -> Fitted:
+        """The curvature and the evidence around weights."""
+        method = self.method
+        local = Local(self.model, params, method.subset)
+        structure = method.structured(local, data.num)
+        return fitting.fit(local, structure, method.curvature, data, method.damping, self.key)
+
+    def _by_evidence(self, params: Params, tuning: Evidence) -> Params:
+        """Moves towards larger evidence at the mode, each kept only if the evidence at its own mode is larger."""
+        best, bounded = self._judged(params), 0
+        self.curve.append(best.value)
+        trained = self.method.point is not None
+        for number in range(tuning.rounds if trained else 1):
+            tuned = evidence.maximise(best.fitted.evidence, self._free(best.params), tuning.steps)
+            trials = (self._trial(best, tuned, share, f"round-{number}-{i}") for i, share in enumerate(_SHARES))
+            better = next((trial for trial in trials if trial.value > best.value or not trained), None)
+            if better is None:
+                break
+            gain, best, bounded = better.value - best.value, better, int(tuned.at_bound)
+            self.curve.append(best.value)
+            if gain < _WORTH:
+                break
+        _warn_of_bounds(bounded)
+        self.notes.append(self._told(best.params))
+        return best.params
+
+    def _while_training(self, params: Params, tuning: Online) -> Params:
+        """Training and tuning in turns; of all the states between, the one of the largest evidence."""
+        now = best = self._judged(params)
+        self.curve.append(now.value)
+        for number in range(1, tuning.rounds):
+            tuned = evidence.maximise(now.fitted.evidence, self._free(now.params), tuning.steps)
+            now = self._trial(now, tuned, 1.0, f"round-{number}", tuning.rounds)
+            best = now if now.value > best.value else best
+            self.curve.append(now.value)
+        self.notes.append(self._told(best.params))
+        return best.params
+
+    def _judged(self, params: Params) -> "_Trial":
+        fitted = self.measure(params, self.data)
+        return _Trial(params, fitted, float(fitted.evidence.objective(params.scales, params.noise)))
+
+    def _trial(self, now: "_Trial", tuned: evidence.Tuned, share: float, name: str, parts: int = 2) -> "_Trial":
+        """A share of the way to tuned unknowns, with the mode there."""
+        old = now.params
+        scales, noise = jax.tree.map(
+            lambda a, b: a + share * (b - a), (old.scales, old.noise), (tuned.scales, tuned.noise)
+        )
+        return self._judged(self._resolve(_with_hyper(self.model, old, scales, noise), name, parts))
+
+    def _free(self, params: Params) -> bool:
+        """Whether noise is tuned with the scales.
+
+        Given a network's inner layers the evidence of the others is no judge of noise: it was measured on held-out rows.
+        """
+        return self.method.point is None or isinstance(self.method.subset, All)
+
+    def _told(self, params: Params) -> str:
+        noise = "noise and prior scales maximise" if self._free(params) else "prior scales maximise"
+        return f"Unknown {noise} the evidence: {len(self.curve)} state(s) were tried and kept."
+
+    def _by_validation(self, params: Params, tuning: Validation) -> Params:
+        train, held = split(self.rows, self.key, tuning.share)
+        mode = _mode(self.method.point or MAP(), None)
+        (sub,) = mode.posteriors(self.model, train, self.key, 1, self._options("validation", self._fresh(params)))
+
+        def shifted(params: Params, shift: float) -> Params:
+            scales = jax.tree.map(lambda leaf: leaf + shift, params.scales)
+            return _with_hyper(self.model, params, scales, params.noise)
+
+        fitted = self.measure(sub.params, train)
+        around = [self.posterior(shifted(sub.params, by), fitting.at_scales(fitted, shifted(sub.params, by))) for by in tuning.shifts]
+        shift = validation.best(tuning.shifts, around, held)
+        self.notes.append(f"Prior scales were multiplied by {np.exp(shift):.3g}, by the log density of held-out rows.")
+        return shifted(params, shift)
+
+    def _fresh(self, params: Params) -> Params:
+        """Weights of a fresh start, with these unknowns."""
+        weights = self.model.network.init(self.key, jnp.zeros((1, *self.model.inputs.shape), self.model.inputs.dtype))
+        layout = self.model.network.layout(weights)
+        return params._replace(weights=self.model.prior.raw(weights, params.scales, layout))
+
+    def _resolve(self, params: Params, name: str, tuning: Tuning) -> Params:
+        """The mode at new noise and scales, from the old one; where nothing is trained, the weights as they are."""
+        point = self.method.point
+        if point is None:
+            return params
+        share = tuning.rounds if isinstance(tuning, Online) else 2
+        mode = _mode(point, max(point.train.steps // share, 1))
+        (found,) = mode.posteriors(self.model, self.data, self.key, 1, self._options(name, params))
+        return found.params
+
+    def _options(self, name: str, init: Params) -> Options:
+        left = self.options.max_seconds
+        if left is not None:
+            left = max(left - (time.perf_counter() - self._began), 0.0)
+        return _in_folder(self.options._replace(init=init, max_seconds=left), f"{name}-{self.number}")
+
+
+_ROOMS = {"curvature": "curvatures", "structure": "structures", "subset": "subsets", "link": "links"}
+
+
+def _mode(point: MAP, steps: int | None) -> Mode:
+    """The point estimate's optimiser, at noise and scales that are given."""
+    train = point.train if steps is None else dataclasses.replace(point.train, steps=steps)
+    return Mode(step_size=point.step_size, optimiser=point.optimiser, decay=point.decay, train=train)
+
+
+def _in_folder(options: Options, name: str) -> Options:
+    if options.checkpoint is None:
+        return options
+    return options._replace(checkpoint=Path(options.checkpoint) / name)
+
+
+def _blank(model: Model, subset: Subset) -> Local:
+    """The shapes of a model at some mode."""
+
+    def made() -> Params:
+        weights = model.network.init(jax.random.key(0), jnp.zeros((1, *model.inputs.shape), model.inputs.dtype))
+        scales = model.prior.median_scales(weights, model.network.layout(weights))
+        return Params(weights, scales, model.likelihood.median_noise())
+
+    return Local(model, jax.eval_shape(made), subset)
+
+
+def _as_params(model: Model, init: Any) -> Any:
+    """Params from a network's own weights; anything else as it is."""
+    if init is None or isinstance(init, Params | Posterior):
+        return init
+    like = _blank(model, All()).params
+    shapes = [str(jax.tree.map(jnp.shape, tree)) for tree in (like.weights, init)]
+    if shapes[0] != shapes[1]:
+        raise InputError(f"init= of shapes {shapes[0]}", shapes[1], "Start from weights of this very network.")
+    layout = model.network.layout(init)
+    scales = model.prior.median_scales(init, layout)
+    return Params(model.prior.raw(init, scales, layout), scales, model.likelihood.median_noise())
+
+
+def _given(model: Model, init: Any) -> Params:
+    """The mode that was handed over."""
+    if init is None:
+        raise InputError(
+            "init=, the weights, with point=None", "none", "Write fit(model, data, init=weights, key=key)."
+        )
+    if isinstance(init, Posterior):
+        init = jax.tree.map(lambda leaf: leaf[0], init.components(init.key, None))
+    params = _as_params(model, init)
+    like = _blank(model, All()).params
+    full = Params(
+        params.weights,
+        params.scales
+        or (like.scales and model.prior.median_scales(params.weights, model.network.layout(params.weights))),
+        params.noise or (like.noise and model.likelihood.median_noise()),
+    )
+    shapes = [str(jax.tree.map(jnp.shape, tree)) for tree in (like, full)]
+    if shapes[0] != shapes[1]:
+        raise InputError(f"init= of shapes {shapes[0]}", shapes[1], "Hand over weights of this very network.")
+    return jax.tree.map(jnp.asarray, full)
+
+
+def _moved(model: Model, params: Params, tuned: evidence.Tuned) -> Params:
+    return _with_hyper(model, params, tuned.scales, tuned.noise)
+
+
+def _with_hyper(model: Model, params: Params, scales: PyTree, noise: PyTree) -> Params:
+    """The same weights with other scales and noise."""
+    layout = model.network.layout(params.weights)
+    raw = model.prior.raw(model.weights(params), scales, layout)
+    return Params(raw, scales, noise)

@@ -1,0 +1,168 @@
+"""A network near its mode: slopes of rows, summed over the data block by block."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.tree import size
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.inference.laplace.curvatures import Curvature, Outer
+from tunbridge.model.model import Model
+from tunbridge.model.networks import sites as places
+from tunbridge.model.networks.sites import Sites
+from tunbridge.model.subsets import Subset
+
+_BLOCK_NUMBERS = 2**24
+"""How many numbers the slopes of a block of rows may hold."""
+_MOST_ROWS = 4096
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Part:
+    """What one block of a structure covers: some rows of a group's matrix, or weights by their numbers."""
+
+    index: np.ndarray
+    """The numbers of its weights: (inputs, outputs), or (weights,)."""
+    group: int | None = None
+    rows: slice = dataclasses.field(default_factory=lambda: slice(None))
+    """Which rows of the group's matrix."""
+
+
+class Slopes(NamedTuple):
+    """The derivative of combinations of one row's outputs by the weights, in parts."""
+
+    activations: list[Array]
+    cotangents: list[Array]
+    rest: Array
+
+    def matrix(self, part: Part) -> tuple[Array, Array]:
+        """What makes up a part of a group: (positions, inputs) and (combinations, positions, outputs)."""
+        return self.activations[part.group or 0][:, part.rows], self.cotangents[part.group or 0]
+
+    def rows(self, sites: Sites, index: np.ndarray, num: int) -> Array:
+        """The derivative by weights of these numbers, (combinations, weights)."""
+        if np.isin(index, sites.rest).all():
+            return self.rest[:, np.searchsorted(sites.rest, index)]
+        found = jnp.zeros((self.rest.shape[0], num), self.rest.dtype).at[:, sites.rest].set(self.rest)
+        for group, a, g in zip(sites.groups, self.activations, self.cotangents, strict=True):
+            outer = jnp.einsum("pi,kpj->kij", a, g)
+            found = found.at[:, group.index.ravel()].set(outer.reshape(len(outer), -1).astype(found.dtype))
+        return found if len(index) == num else found[:, index]
+
+
+class Local(eqx.Module):
+    """A model at its mode, and which of its weights are random."""
+
+    model: Model
+    params: Params
+    subset: Subset
+
+    @property
+    def weights(self) -> PyTree:
+        """The network's."""
+        return self.model.weights(self.params)
+
+    @property
+    def size(self) -> int:
+        """How many weights there are in all."""
+        return size(self.params.weights)
+
+    @property
+    def sites(self) -> Sites:
+        """Where its weights meet data."""
+        return places.find(self.model.network.apply, self.params.weights, self.model.inputs)
+
+    def variances(self, scales: PyTree) -> Array:
+        """Of the prior, one a weight."""
+        raw = self.model.prior.raw(self.weights, scales, layout := self.model.network.layout(self.params.weights))
+        return ravel_pytree(self.model.prior.variances(raw, scales, layout))[0]
+
+    def chosen(self, sites: Sites) -> np.ndarray:
+        """Which weights are random, as a mask."""
+        return self.subset.chosen(self.params.weights, sites)
+
+    def slopes(self, sites: Sites, x: Array, combine: Callable[[Array], Array]) -> tuple[Array, Slopes]:
+        """Outputs at one row, and the slopes of combinations (combinations, outputs) of them."""
+        evaluation = sites.evaluate(self.weights, x)
+        return evaluation.outputs, Slopes(evaluation.activations, *evaluation.cotangents(combine(evaluation.outputs)))
+
+    def curved(self, sites: Sites, curvature: Outer, key: Key, batch: Data) -> Slopes:
+        """The slopes of each row's columns of a curvature, weighted, with a leading axis of rows."""
+        likelihood, noise = self.model.likelihood, self.params.noise
+        weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
+
+        def one(key_row: Key, x: Array, y: Array, w: Array) -> Slopes:
+            def combine(outputs: Array) -> Array:
+                return jnp.sqrt(w) * curvature.columns(key_row, likelihood, outputs[None], y[None], noise)[0].T
+
+            return self.slopes(sites, x, combine)[1]
+
+        return jax.vmap(one)(jax.random.split(key, batch.num), batch.x, batch.y, weight)
+
+
+def blocks(data: Data | Stream, most: int) -> Iterator[Data]:
+    """All rows once, in blocks of one size, filled up with rows of weight 0."""
+    if isinstance(data, Stream):
+        for x, y in data.make(0):
+            yield from blocks(Data(x, y), most)
+        return
+    num = min(most, data.num)
+    weight = jnp.ones(data.num) if data.weight is None else data.weight
+    for start in range(0, data.num, num):
+        rows = [np.asarray(leaf[start : start + num]) for leaf in (data.x, data.y, weight)]
+        missing = num - len(rows[0])
+        x, y, w = (np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]) for leaf in rows)
+        w[len(w) - missing :] = 0.0
+        yield eqx.tree_at(
+            lambda batch: (batch.x, batch.y, batch.weight),
+            data,
+            (jnp.asarray(x), jnp.asarray(y), jnp.asarray(w)),
+            is_leaf=lambda leaf: leaf is None,
+        )
+
+
+def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numbers: int, *rest: Any) -> Any:
+    """The sum of ``function(local, key, batch, *rest)`` over all rows, in float64.
+
+    `numbers` is how many it makes of a row: blocks are that much smaller.
+    """
+    most = int(np.clip(_BLOCK_NUMBERS // max(numbers, 1), 1, _MOST_ROWS))
+    total = None
+    for number, batch in enumerate(blocks(bound(local.model, data), most)):
+        part = jax.tree.map(
+            lambda leaf: np.asarray(leaf, np.float64), function(local, jax.random.fold_in(key, number), batch, *rest)
+        )
+        total = part if total is None else jax.tree.map(np.add, total, part)
+    return total
+
+
+def bound(model: Model, data: Data | Stream) -> Data | Stream:
+    """The rows as the likelihood scores them."""
+    if isinstance(data, Data):
+        return Data(data.x, model.likelihood.check(data.y), data.weight)
+    make, check = data.make, model.likelihood.check
+    return Data.from_batches(lambda epoch: ((x, check(jnp.asarray(y))) for x, y in make(epoch)), data.num)
+
+
+def num_outputs(local: Local) -> int:
+    """Of the network."""
+    return jax.eval_shape(local.model.outputs, local.params, local.model.example()).shape[-1]
+
+
+def row_numbers(local: Local, curvature: Curvature) -> int:
+    """How many numbers the slopes of one row are."""
+    columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else 1
+    sites = local.sites
+
+    def one(local: Local, x: Array) -> Slopes:
+        return local.slopes(sites, x, lambda outputs: jnp.ones((columns, len(outputs)), outputs.dtype))[1]
+
+    return size(jax.eval_shape(one, local, local.model.inputs))

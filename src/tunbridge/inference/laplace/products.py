@@ -1,0 +1,143 @@
+"""Sums over a block of rows that structures are built from, each compiled once."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.data import Data
+from tunbridge.core.linalg import Kronecker
+from tunbridge.core.types import Key
+from tunbridge.inference.laplace.curvatures import Curvature, Outer
+from tunbridge.inference.laplace.local import Local, Part, Slopes
+from tunbridge.model.networks.sites import Sites
+
+
+@jax.jit
+def jacobian(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
+    """The slopes of each row's columns by the weights of each part, (rows, columns, weights)."""
+    sites = local.sites
+    slopes = local.curved(sites, curvature, key, batch)
+    parts = structure.parts(local, sites)
+    return [jax.vmap(lambda s, part=part: s.rows(sites, part.index.ravel(), local.size))(slopes) for part in parts]
+
+
+@jax.jit
+def gram(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
+    """The sum of outer products of `jacobian`, (weights, weights) a part."""
+    flat = [rows.reshape(-1, rows.shape[-1]) for rows in jacobian(local, key, batch, curvature, structure)]
+    return [rows.T @ rows for rows in flat]
+
+
+@jax.jit
+def squares(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
+    """The diagonal of each part of the curvature, of the shape of the part."""
+    sites = local.sites
+    slopes = local.curved(sites, curvature, key, batch)
+    return [_square(local, sites, part, slopes) for part in structure.parts(local, sites)]
+
+
+def _square(local: Local, sites: Sites, part: Part, slopes: Slopes) -> Array:
+    if part.group is None:
+        return jnp.sum(jax.vmap(lambda s: s.rows(sites, part.index, local.size))(slopes) ** 2, axis=(0, 1))
+    a, g = jax.vmap(lambda s: s.matrix(part))(slopes)
+    return _weighted_squares(a, g)
+
+
+def _weighted_squares(a: Array, g: Array) -> Array:
+    """The sum over rows n and columns k of (sum_p a_npi g_nkpj)^2."""
+    if a.shape[1] == 1:
+        return (a[:, 0] ** 2).T @ jnp.sum(g[:, :, 0] ** 2, axis=1)
+
+    def one(total: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
+        outer = jnp.einsum("pi,kpj->kij", *row)
+        return total + jnp.sum(outer**2, axis=0), None
+
+    return jax.lax.scan(one, jnp.zeros((a.shape[-1], g.shape[-1]), a.dtype), (a, g))[0]
+
+
+@partial(jax.jit, static_argnames="reduce")
+def factors(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any, reduce: bool) -> list:
+    """For each part of a group (sum of a a^T, sum of g g^T, how many positions); for others the diagonal."""
+    sites = local.sites
+    slopes = local.curved(sites, curvature, key, batch)
+    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
+    found: list = []
+    for part in structure.parts(local, sites):
+        if part.group is None:
+            found.append(_square(local, sites, part, slopes))
+        else:
+            found.append(_factors(*jax.vmap(lambda s, part=part: s.matrix(part))(slopes), weight, reduce))
+    return found
+
+
+def _factors(a: Array, g: Array, weight: Array, reduce: bool) -> tuple[Array, Array, Array]:
+    if reduce:
+        a, g = jnp.mean(a, axis=1, keepdims=True), jnp.sum(g, axis=2, keepdims=True)
+    positions = a.shape[1]
+    weighted = (a * jnp.sqrt(weight)[:, None, None]).reshape(-1, a.shape[-1])
+    flat = g.reshape(-1, g.shape[-1])
+    return weighted.T @ weighted, flat.T @ flat, jnp.sum(weight) * positions
+
+
+@jax.jit
+def projections(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any, blocks: tuple) -> list[Array]:
+    """Squared slopes along the eigenvectors of Kronecker blocks."""
+    sites = local.sites
+    slopes = local.curved(sites, curvature, key, batch)
+    found = []
+    for part, block in zip(structure.parts(local, sites), blocks, strict=True):
+        if isinstance(block, Kronecker):
+            a, g = jax.vmap(lambda s, part=part: s.matrix(part))(slopes)
+            found.append(
+                _weighted_squares(
+                    (a * block.row_scale[None, None]) @ block.rows,
+                    (g * block.column_scale[None, None, None]) @ block.columns,
+                )
+            )
+    return found
+
+
+@jax.jit
+def product(local: Local, key: Key, batch: Data, curvature: Curvature, v: Array) -> Array:
+    """The curvature of a block of rows times v, over all weights."""
+    flat, back = ravel_pytree(local.weights)
+    likelihood, noise, apply = local.model.likelihood, local.params.noise, local.model.network.apply
+    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
+
+    def outputs(w: Array) -> Array:
+        return apply(back(w), batch.x)
+
+    if not isinstance(curvature, Outer):
+
+        def loss(w: Array) -> Array:
+            return -jnp.sum(weight * likelihood.distribution(outputs(w), noise).log_prob(batch.y))
+
+        return jax.jvp(jax.grad(loss), (flat,), (v,))[1]
+    f, tangent = jax.jvp(outputs, (flat,), (v,))
+    keys = jax.random.split(key, batch.num)
+    columns = jax.vmap(lambda k, o, y: curvature.columns(k, likelihood, o[None], y[None], noise)[0])(keys, f, batch.y)
+    bent = jnp.einsum("nok,nqk,nq->no", columns, columns, tangent * weight[:, None])
+    return jax.vjp(outputs, flat)[1](bent)[0]
+
+
+@jax.jit
+def hessian_rows(local: Local, key: Key, batch: Data, curvature: Curvature, numbers: Array) -> Array:
+    """Some rows of the exact Hessian, (len(numbers), weights)."""
+    basis = jnp.zeros((len(numbers), local.size)).at[jnp.arange(len(numbers)), numbers].set(1.0)
+    return jax.lax.map(lambda v: product(local, key, batch, curvature, v), basis)
+
+
+def gradient(local: Local, batch: Data) -> Array:
+    """Of the log likelihood of a block of rows, by the weights."""
+    flat, back = ravel_pytree(local.weights)
+    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
+
+    def total(w: Array) -> Array:
+        f = local.model.network.apply(back(w), batch.x)
+        return jnp.sum(weight * local.model.likelihood.distribution(f, local.params.noise).log_prob(batch.y))
+
+    return jax.grad(total)(flat)

@@ -1,0 +1,94 @@
+"""How unknown noise and prior scales are found: by the evidence, while training or after it, or by rows held out."""
+
+from typing import Any
+
+import equinox as eqx
+
+from tunbridge.core.errors import InputError
+
+
+class Tuning(eqx.Module):
+    """A way to find unknowns that are not weights."""
+
+
+class Evidence(Tuning):
+    """Maximise the evidence at the mode, find the mode again, and so on.
+
+    Parameters
+    ----------
+    rounds
+        How often.
+    steps
+        Of the optimiser of the evidence, a round.
+    """
+
+    rounds: int = 2
+    steps: int = 100
+
+    def __check_init__(self):
+        _check_counts(self)
+
+
+class Online(Tuning):
+    """The same while the network is trained, from the start: no row is held out :cite:p:`immer2021scalable`.
+
+    Parameters
+    ----------
+    rounds
+        How often the evidence is maximised: training is cut into so many parts.
+    steps
+        Of the optimiser of the evidence, a round.
+    """
+
+    rounds: int = 20
+    steps: int = 50
+
+    def __check_init__(self):
+        _check_counts(self)
+
+
+class Validation(Tuning):
+    """One factor of all unknown prior scales, by the log density of rows held out; noise as the point estimate has it.
+
+    Parameters
+    ----------
+    share
+        Of the rows that are held out.
+    factors
+        How many factors are tried, from 1/30 to 30.
+    """
+
+    share: float = eqx.field(default=0.2, converter=float)
+    factors: int = 15
+
+    def __check_init__(self):
+        if not 0.0 < self.share < 1.0:
+            raise InputError("a share of the rows between 0 and 1", f"{self.share}", "Try 0.2.")
+        if self.factors < 2:
+            raise InputError("at least 2 factors", f"{self.factors}", "Try 15.")
+
+
+def _check_counts(tuning: Any) -> None:
+    if tuning.rounds < 1 or tuning.steps < 1:
+        raise InputError("at least 1 round and 1 step", f"{tuning.rounds}, {tuning.steps}", "Use the defaults.")
+
+
+_NAMED: dict[Any, Tuning | None] = {
+    "evidence": Evidence(),
+    "online": Online(),
+    "validation": Validation(),
+    None: None,
+}
+
+
+def as_tuning(given: Any) -> Tuning | None:
+    """A tuning, from itself or from its name."""
+    if isinstance(given, Tuning):
+        return given
+    if not isinstance(given, str | None) or given not in _NAMED:
+        raise InputError(
+            'tune= as "evidence", "online", "validation", None or an object of tunbridge.tuning',
+            repr(given)[:60],
+            "Choose one of these.",
+        )
+    return _NAMED[given]

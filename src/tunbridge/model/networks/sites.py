@@ -1,0 +1,405 @@
+r"""Where weights meet data, found from a network's jaxpr whatever library it is written in.
+
+A *site* is an equation of the network's program in which weights multiply something else: a matrix product, a
+convolution, a row taken from a table. There the gradient of an output is a sum over positions of an activation times a
+cotangent, :math:`\sum_p a_p g_p^\top`, and need not be built. To follow the weights, an array of their numbers goes
+through the program in their place as long as they are only reordered: transposed, reshaped, sliced, joined.
+"""
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.tree import size, unravel
+from tunbridge.core.types import PyTree
+
+Place = tuple[int, ...]
+"""Of an equation: its number in the program, in the program called there, and so on."""
+
+_REORDERINGS = (
+    "transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "concatenate", "split", "rev", "copy",
+)  # fmt: skip
+_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
+"""Equations that run another program, and the parameter that holds it."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _View:
+    """A value that is weights in another order: the number of each."""
+
+    index: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Sum:
+    """A value that is a site's outputs in another order: the site, and the column of each."""
+
+    place: Place
+    column: np.ndarray
+
+
+@dataclasses.dataclass(eq=False)
+class _Site:
+    index: np.ndarray
+    """The number of each weight, (inputs, outputs)."""
+    activations: Callable[[list[Array]], Array]
+    """The equation's operands to what the weights multiply, (positions, inputs)."""
+    columns: Callable[[Array], Array]
+    """A value of the shape of the equation's outputs as (positions, outputs)."""
+    shape: tuple[int, ...]
+    """Of the equation's outputs, with the steps of the loops around it in front."""
+    depth: int
+    """How many loops it is in."""
+    bias: np.ndarray | None = None
+    """The number of the weight that is added to each output."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Group:
+    """One matrix of weights and the sites where it is used, with a row for the bias where there is one."""
+
+    index: np.ndarray
+    """The number of each weight, (inputs, outputs); the last row is the bias."""
+    biased: bool
+    places: tuple[Place, ...]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Sites:
+    """A network's groups in the order in which it uses them, and the numbers of all other weights."""
+
+    groups: tuple[Group, ...]
+    rest: np.ndarray
+    program: ClosedJaxpr
+    found: dict[Place, _Site]
+
+    def evaluate(self, weights: PyTree, x: Array) -> "Evaluation":
+        """The network at one row of inputs, ready to be differentiated."""
+        return Evaluation(self, weights, x)
+
+
+def find(apply: Callable[[PyTree, Array], Array], weights: PyTree, x: Any) -> Sites:
+    """The sites of a network.
+
+    Parameters
+    ----------
+    apply
+        Of the network: weights and inputs (points, ...) to outputs (points, outputs).
+    weights
+        They, or their shapes.
+    x
+        One row of inputs without the axis of points, or its shape.
+    """
+    like = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), weights)
+    row = jax.ShapeDtypeStruct((1, *x.shape), x.dtype)
+    program = jax.make_jaxpr(lambda w, rows: apply(w, rows)[0])(like, row)
+    numbers = np.arange(size(like), dtype=np.int32)
+    views = [_View(np.asarray(leaf)) for leaf in jax.tree.leaves(unravel(like, numbers))]
+    search = _Search(len(numbers))
+    with jax.ensure_compile_time_eval():
+        search.walk(program.jaxpr, [None] * len(program.consts), [*views, None], (), ())
+    return Sites(*_grouped(search), program, search.found)
+
+
+class _Search:
+    """Follows weights through a program."""
+
+    def __init__(self, num: int):
+        self.found: dict[Place, _Site] = {}
+        self.elsewhere = np.zeros(num, bool)
+        """Which weights are used other than at a site."""
+
+    def walk(self, jaxpr: Jaxpr, consts: list, values: list, place: Place, steps: tuple[int, ...]) -> list:
+        """What is known of a program's results, given what is known of its operands."""
+        known: dict[Any, _View | _Sum] = {}
+
+        def read(atom: Any) -> _View | _Sum | None:
+            return None if isinstance(atom, Literal) else known.get(atom)
+
+        for variable, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True):
+            if value is not None:
+                known[variable] = value
+        for number, eqn in enumerate(jaxpr.eqns):
+            operands = [read(atom) for atom in eqn.invars]
+            if any(operand is not None for operand in operands):
+                results = self._equation(eqn, operands, (*place, number), steps)
+                known.update({v: r for v, r in zip(eqn.outvars, results, strict=True) if r is not None})
+        results = [read(atom) for atom in jaxpr.outvars]
+        if not place:
+            self._lose(results)
+        return results
+
+    def _equation(self, eqn: JaxprEqn, operands: list, place: Place, steps: tuple[int, ...]) -> list:
+        name, nothing = eqn.primitive.name, [None] * len(eqn.outvars)
+        if name == "convert_element_type":
+            return operands
+        if name in _REORDERINGS and None not in operands and len({type(operand) for operand in operands}) == 1:
+            return self._reordered(eqn, operands)
+        if name in _CALLS:
+            inner = eqn.params[_CALLS[name]]
+            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
+            return self.walk(closed.jaxpr, [None] * len(closed.consts), operands, place, steps)
+        if name == "scan":
+            return self._loop(eqn, operands, place, steps)
+        if name == "add" and (folded := self._biased(operands)) is not None:
+            return [folded]
+        views = [operand for operand in operands if isinstance(operand, _View)]
+        if name in _KINDS and len(views) == 1 and (site := _KINDS[name](eqn, operands)) is not None:
+            columns = np.broadcast_to(np.arange(site.index.shape[1]), site.columns(_blank(eqn)).shape)
+            site.shape, site.depth = (*steps, *eqn.outvars[0].aval.shape), len(steps)
+            self.found[place] = site
+            return [_Sum(place, _as_outputs(site, columns, eqn))]
+        self._lose(operands)
+        return nothing
+
+    def _reordered(self, eqn: JaxprEqn, operands: list) -> list:
+        if isinstance(operands[0], _View):
+            moved = eqn.primitive.bind(*(jnp.asarray(view.index) for view in operands), **eqn.params)
+            return [_View(np.asarray(part)) for part in (moved if eqn.primitive.multiple_results else [moved])]
+        if len({total.place for total in operands}) > 1:
+            return [None] * len(eqn.outvars)
+        moved = eqn.primitive.bind(*(jnp.asarray(total.column) for total in operands), **eqn.params)
+        parts = moved if eqn.primitive.multiple_results else [moved]
+        return [_Sum(operands[0].place, np.asarray(part)) for part in parts]
+
+    def _biased(self, operands: list) -> _Sum | None:
+        """A site's outputs with a bias, if that is what is added."""
+        kinds = {type(operand): operand for operand in operands}
+        if len(operands) != 2 or set(kinds) != {_View, _Sum}:
+            return None
+        total, view = kinds[_Sum], kinds[_View]
+        site = self.found[total.place]
+        bias = np.full(site.index.shape[1], -1)
+        index, column = np.broadcast_arrays(view.index, total.column)
+        bias[column.ravel()] = index.ravel()
+        if site.bias is not None or (bias < 0).any() or not (bias[column] == index).all():
+            return None
+        site.bias = bias
+        return total
+
+    def _loop(self, eqn: JaxprEqn, operands: list, place: Place, steps: tuple[int, ...]) -> list:
+        num, inner = eqn.params["num_consts"], eqn.params["jaxpr"]
+        self._lose(operands[num:])  # weights that change from step to step
+        steps = (*steps, eqn.params["length"])
+        values = [*operands[:num], *[None] * len(operands[num:])]
+        self._lose(self.walk(inner.jaxpr, [None] * len(inner.consts), values, place, steps))
+        return [None] * len(eqn.outvars)
+
+    def _lose(self, values: list) -> None:
+        for value in values:
+            if isinstance(value, _View):
+                self.elsewhere[value.index] = True
+
+
+def _grouped(search: _Search) -> tuple[tuple[Group, ...], np.ndarray]:
+    """Matrices used in one orientation only, and the numbers of what is left."""
+    merged: dict[bytes, tuple[np.ndarray, bool, list[Place]]] = {}
+    for place in sorted(search.found):
+        site = search.found[place]
+        index = site.index if site.bias is None else np.concatenate([site.index, site.bias[None]])
+        merged.setdefault(index.tobytes() + bytes(str(index.shape), "ascii"), (index, site.bias is not None, []))[
+            2
+        ].append(place)
+    uses = search.elsewhere.astype(int)
+    for index, _, _ in merged.values():
+        np.add.at(uses, index.ravel(), 1)
+    kept = [entry for entry in merged.values() if (uses[entry[0]] == 1).all() and not search.elsewhere[entry[0]].any()]
+    free = np.ones(len(uses), bool)
+    for index, _, _ in kept:
+        free[index] = False
+    return tuple(Group(index, biased, tuple(places)) for index, biased, places in kept), np.flatnonzero(free)
+
+
+def _blank(eqn: JaxprEqn) -> np.ndarray:
+    return np.empty(eqn.outvars[0].aval.shape, np.bool_)
+
+
+def _as_outputs(site: _Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
+    """The inverse of `_Site.columns`."""
+    shape = eqn.outvars[0].aval.shape
+    order = np.asarray(site.columns(np.arange(int(np.prod(shape))).reshape(shape)))
+    flat = np.empty(order.size, int)
+    flat[order.ravel()] = columns.ravel()
+    return flat.reshape(shape)
+
+
+def _product(eqn: JaxprEqn, operands: list) -> _Site | None:
+    """A matrix product without batch axes of the weights."""
+    contracted, batch = eqn.params["dimension_numbers"]
+    if batch[0] or batch[1]:
+        return None
+    side = 0 if isinstance(operands[0], _View) else 1
+    other, view = 1 - side, operands[side]
+    kept = [axis for axis in range(view.index.ndim) if axis not in contracted[side]]
+    index = np.transpose(view.index, (*contracted[side], *kept))
+    inputs = int(np.prod([view.index.shape[axis] for axis in contracted[side]], dtype=int))
+    outputs = index.size // inputs
+    num = len(kept)
+
+    def activations(values: list[Array]) -> Array:
+        value = values[other]
+        free = [axis for axis in range(value.ndim) if axis not in contracted[other]]
+        return jnp.transpose(value, (*free, *contracted[other])).reshape(-1, inputs)
+
+    def columns(value: Any) -> Any:
+        last = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
+        moved = last(value, range(num), range(-num, 0)) if side == 0 and num else value
+        return moved.reshape(-1, outputs)
+
+    return _Site(index.reshape(inputs, outputs), activations, columns, (), 0)
+
+
+def _convolution(eqn: JaxprEqn, operands: list) -> _Site | None:
+    """A convolution whose kernel is weights, of one group."""
+    params = eqn.params
+    if params["feature_group_count"] != 1 or params["batch_group_count"] != 1 or not isinstance(operands[1], _View):
+        return None
+    lhs, rhs, out = params["dimension_numbers"]
+    kernel = np.transpose(operands[1].index, (*rhs[1:], rhs[0]))  # (inputs, *window, outputs)
+    window, outputs = kernel.shape[1:-1], kernel.shape[-1]
+    settings = {name: params[name] for name in ("window_strides", "padding", "lhs_dilation", "rhs_dilation")}
+
+    def activations(values: list[Array]) -> Array:
+        patches = jax.lax.conv_general_dilated_patches(
+            values[0], window, dimension_numbers=_specs(lhs, rhs, out), precision=jax.lax.Precision.HIGHEST, **settings
+        )
+        return columns_of(patches, kernel.size // outputs)
+
+    def columns_of(value: Any, width: int) -> Any:
+        last = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
+        return last(value, out[1], -1).reshape(-1, width)
+
+    return _Site(kernel.reshape(-1, outputs), activations, lambda value: columns_of(value, outputs), (), 0)
+
+
+def _specs(lhs: tuple, rhs: tuple, out: tuple) -> Any:
+    return jax.lax.ConvDimensionNumbers(lhs, rhs, out)
+
+
+def _lookup(eqn: JaxprEqn, operands: list) -> _Site | None:
+    """Whole rows taken from a table of weights."""
+    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    if not isinstance(operands[0], _View) or operands[0].index.ndim != 2:
+        return None
+    index, rank = operands[0].index, len(eqn.outvars[0].aval.shape)
+    rows = tuple(numbers.collapsed_slice_dims) == (0,) and tuple(numbers.start_index_map) == (0,)
+    if not rows or tuple(sizes) != (1, index.shape[1]) or tuple(numbers.offset_dims) != (rank - 1,):
+        return None
+
+    def activations(values: list[Array]) -> Array:
+        return jax.nn.one_hot(values[1].reshape(-1), index.shape[0])
+
+    return _Site(index, activations, lambda value: value.reshape(-1, index.shape[1]), (), 0)
+
+
+_KINDS: dict[str, Callable[[JaxprEqn, list], _Site | None]] = {
+    "dot_general": _product,
+    "conv_general_dilated": _convolution,
+    "gather": _lookup,
+}
+
+
+class Evaluation:
+    """Outputs of a network at one row, the activations of its groups, and cotangents as they are asked for."""
+
+    def __init__(self, sites: Sites, weights: PyTree, x: Array):
+        self._sites = sites
+        flat, back = ravel_pytree(weights)
+        shifts = {place: jnp.zeros(site.shape, flat.dtype) for place, site in sites.found.items()}
+
+        def run(shifts: dict[Place, Array], rest: Array) -> tuple[Array, dict[Place, Array]]:
+            moved = back(flat.at[sites.rest].set(rest)) if len(sites.rest) else weights
+            activations: dict[Place, Array] = {}
+            values = [*jax.tree.leaves(moved), x[None]]
+            runner = _Runner(sites.found, shifts, activations)
+            (outputs,) = runner.run(sites.program.jaxpr, sites.program.consts, values, ())
+            return outputs, activations
+
+        self.outputs, self._pullback, found = jax.vjp(run, shifts, flat[sites.rest], has_aux=True)
+        self.activations = [self._activations(group, found) for group in sites.groups]
+        """Of each group, (positions, inputs), with a 1 for the bias."""
+
+    def _activations(self, group: Group, found: dict[Place, Array]) -> Array:
+        parts = [found[place].reshape(-1, found[place].shape[-1]) for place in group.places]
+        a = jnp.concatenate(parts)
+        return jnp.concatenate([a, jnp.ones((len(a), 1), a.dtype)], axis=1) if group.biased else a
+
+    def cotangents(self, columns: Array) -> tuple[list[Array], Array]:
+        """For each of some combinations (columns, outputs) of the outputs: its derivative by what the groups give.
+
+        That is (columns, positions, outputs) for each group, and its gradient by the other weights, (columns, rest).
+        """
+        shifts, rest = jax.vmap(self._pullback)(columns)
+        return [
+            jnp.concatenate([self._columns(place, shifts[place]) for place in group.places], axis=1)
+            for group in self._sites.groups
+        ], rest
+
+    def _columns(self, place: Place, values: Array) -> Array:
+        site = self._sites.found[place]
+        one = site.columns
+        for _ in range(site.depth + 1):
+            one = jax.vmap(one)
+        split = one(values)
+        return split.reshape(len(values), -1, split.shape[-1])
+
+
+class _Runner:
+    """A program run with shifts added at its sites, noting what the weights multiply there."""
+
+    def __init__(self, found: dict[Place, _Site], shifts: dict[Place, Array], activations: dict[Place, Array]):
+        self.found, self.shifts, self.activations = found, shifts, activations
+        self._on_the_way = {place[:depth] for place in found for depth in range(len(place))}
+
+    def run(self, jaxpr: Jaxpr, consts: Any, values: list[Array], place: Place) -> list[Array]:
+        """The program's results."""
+        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, Literal) else known[atom]
+
+        for number, eqn in enumerate(jaxpr.eqns):
+            results = self._equation(eqn, [read(atom) for atom in eqn.invars], (*place, number))
+            known.update(zip(eqn.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
+        name = eqn.primitive.name
+        if here in self._on_the_way and name == "scan":
+            return self._loop(eqn, operands, here)
+        if here in self._on_the_way:
+            inner = eqn.params[_CALLS[name]]
+            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
+            return self.run(closed.jaxpr, closed.consts, operands, here)
+        bound = eqn.primitive.get_bind_params(eqn.params)
+        functions, params = bound if isinstance(bound, tuple) else ((), bound)  # jax before 0.10 gives both
+        results = eqn.primitive.bind(*functions, *operands, **params)
+        if here not in self.found:
+            return results if eqn.primitive.multiple_results else [results]
+        self.activations[here] = self.found[here].activations(operands)
+        return [results + self.shifts[here].astype(results.dtype)]
+
+    def _loop(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
+        num, carried, inner = eqn.params["num_consts"], eqn.params["num_carry"], eqn.params["jaxpr"]
+        inside = [place for place in self.found if place[: len(here)] == here]
+        consts, carry, rows = operands[:num], operands[num : num + carried], operands[num + carried :]
+
+        def step(carry: list[Array], inputs: tuple) -> tuple[list[Array], tuple]:
+            row, shifts = inputs
+            activations: dict[Place, Array] = {}
+            runner = _Runner({place: self.found[place] for place in inside}, shifts, activations)
+            results = runner.run(inner.jaxpr, inner.consts, [*consts, *carry, *row], here)
+            return results[:carried], (results[carried:], activations)
+
+        shifts = {place: self.shifts[place] for place in inside}
+        settings = {"length": eqn.params["length"], "reverse": eqn.params["reverse"]}
+        carry, (results, activations) = jax.lax.scan(step, carry, (rows, shifts), **settings)
+        self.activations.update(activations)
+        return [*carry, *results]
