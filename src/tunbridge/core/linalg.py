@@ -6,6 +6,7 @@ eigenvalues of :math:`\tilde H`, so that the determinant, draws and variances of
 """
 
 import abc
+from collections.abc import Callable
 
 import equinox as eqx
 import jax
@@ -21,12 +22,12 @@ class Block(eqx.Module):
 
     index: eqx.AbstractVar[Array]
     """Which numbers, in any shape."""
-    uniform: eqx.AbstractVar[bool]
+    uniform: bool = eqx.field(static=True, kw_only=True, default=True)
     """Whether prior variances change by one common factor where they change."""
 
     @abc.abstractmethod
     def log_det(self, variances: Array, factor: Array) -> Scalar:
-        """Log det of I + H~ with other prior variances (of the whole vector) and a curvature `factor` times as large."""
+        """Log det of I + H~ with other prior variances, of the whole vector, and H times a factor."""
 
     @abc.abstractmethod
     def root(self, z: Array) -> Array:
@@ -53,7 +54,6 @@ class Diagonal(Block):
     """V, of the shape of `index`."""
     curvature: Array
     """The diagonal of H~."""
-    uniform: bool = eqx.field(static=True, default=True)
 
     def log_det(self, variances: Array, factor: Array) -> Scalar:
         """Sum of log(1 + factor h V' / V)."""
@@ -86,7 +86,6 @@ class Spectral(Block):
     """U, (numbers, rank)."""
     curvature: Array
     """The diagonal of Lambda, (rank,)."""
-    uniform: bool = eqx.field(static=True, default=True)
 
     @property
     def complete(self) -> bool:
@@ -163,7 +162,6 @@ class Kronecker(Block):
     """b, (outputs,)."""
     corrected: Array | None = None
     """Lambda, where it is not the product."""
-    uniform: bool = eqx.field(static=True, default=True)
 
     @property
     def curvature(self) -> Array:
@@ -271,10 +269,10 @@ class Covariance(eqx.Module):
         return found
 
     def log_det(self, variances: Array, factor: Array) -> Scalar:
-        """Log det of I + H~ with other prior variances (size,) and a curvature `factor` times as large."""
+        """Log det of I + H~ with other prior variances (size,) and H times a factor."""
         return sum((block.log_det(variances, factor) for block in self.blocks), start=jnp.zeros(()))
 
-    def _each(self, function, vector: Array) -> Array:
+    def _each(self, function: Callable[[Block, Array], Array], vector: Array) -> Array:
         found = jnp.zeros_like(vector)
         for block in self.blocks:
             found = found.at[block.index].set(function(block, vector[block.index]))

@@ -66,7 +66,7 @@ def all_finite(tree: PyTree) -> Array:
     return jnp.all(jnp.stack(leaves)) if leaves else jnp.asarray(True)
 
 
-def unravel(like: PyTree, vector: Array) -> PyTree:
+def unravel(like: PyTree, vector: Any) -> PyTree:
     """The inverse of `ravel`: the last axis of `vector` as a tree of the shapes of `like`, other axes leading."""
     leaves, treedef = jax.tree.flatten(like)
     ends = np.cumsum([int(np.prod(leaf.shape)) for leaf in leaves])

@@ -1,4 +1,4 @@
-"""Predictive distributions of a network taken for linear, whose outputs are normal: in closed form where there is one."""
+"""Predictive distributions of a network taken for linear, whose outputs are normal."""
 
 from functools import cached_property
 from typing import Any
@@ -36,11 +36,11 @@ class NormalPredictive(NumberPredictive):
         self._mean, self._covariance, self._noise = mean, covariance, noise
 
     @property
-    def _moments(self) -> tuple[Array, Array, Array]:  # type: ignore[override]
+    def _moments(self) -> tuple[Array, Array, Array]:
         return self._mean, self._noise, jnp.diagonal(self._covariance, axis1=1, axis2=2)
 
     @property
-    def _profile(self) -> tuple[Array, Array]:  # type: ignore[override]
+    def _profile(self) -> tuple[Array, Array]:
         return self._mean, 0.5 * jnp.log(2.0 * jnp.pi * jnp.e * self.total)
 
     def quantile(self, q: Any) -> Array:
@@ -68,7 +68,7 @@ class NormalPredictive(NumberPredictive):
 @jax.jit
 def _log_normal(y: Array, mean: Array, covariance: Array, noise: Array) -> Array:
     root = jnp.linalg.cholesky(covariance + jax.vmap(jnp.diag)(noise))
-    score = jax.vmap(lambda l, r: solve_triangular(l, r, lower=True))(root, y - mean)
+    score = jax.vmap(lambda half, rest: solve_triangular(half, rest, lower=True))(root, y - mean)
     width = jnp.asarray(mean.shape[-1] * np.log(2.0 * np.pi), mean.dtype)
     log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
     return -0.5 * (jnp.sum(score**2, axis=1) + log_det + width)

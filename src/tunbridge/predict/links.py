@@ -1,4 +1,4 @@
-r"""From normal outputs to class probabilities: what :math:`\int \text{softmax}(f) \, N(f; \mu, \Sigma) \, df` comes to."""
+r"""From normal outputs to class probabilities, :math:`\int \text{softmax}(f) \, N(f; \mu, \Sigma) \, df`."""
 
 import abc
 
@@ -94,7 +94,7 @@ def _share(mean: Array, covariance: Array) -> Array:
 def _points(mean: Array, covariance: Array, num: int) -> Array:
     """Evenly spread points of normal distributions, (num, points, outputs)."""
     width = mean.shape[-1]
-    spread = ndtri((qmc.Sobol(width, scramble=False).random(2 ** int(np.ceil(np.log2(num + 1))))[1 : num + 1]))
+    spread = ndtri(qmc.Sobol(width, scramble=False).random(2 ** int(np.ceil(np.log2(num + 1))))[1 : num + 1])
     jitter = 1e-6 * jnp.mean(jnp.diagonal(covariance, axis1=1, axis2=2), axis=-1) + 1e-12
     root = jnp.linalg.cholesky(covariance + jitter[:, None, None] * jnp.eye(width)[None])
     return mean[None] + jnp.einsum("nij,sj->sni", root, jnp.asarray(spread, mean.dtype))

@@ -13,7 +13,7 @@ from tunbridge.predict.quantities import moments
 
 
 class Parts(NamedTuple):
-    """What `Predictive` says under the same names: of numbers means and variances, of classes probabilities and nats."""
+    """What a `Predictive` says: of numbers means and variances, of classes probabilities and nats."""
 
     expected: Array
     """The mean (points, outputs), or probabilities (points, classes)."""

@@ -1,7 +1,7 @@
 r"""What is measured at the mode: the exact Hessian, Gauss-Newton, or a Fisher information.
 
-All but the Hessian are :math:`\sum_n J_n^\top C_n C_n^\top J_n`, with J the derivative of a row's outputs by the weights:
-a curvature of this kind is its columns C, and structures are built from products of them.
+All but the Hessian are :math:`\sum_n J_n^\top C_n C_n^\top J_n`, with J the derivative of a row's outputs by the
+weights: a curvature of this kind is its columns C, and structures are built from products of them.
 """
 
 import abc

@@ -19,7 +19,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.linalg import Covariance
-from tunbridge.core.types import Params, PyTree, Scalar
+from tunbridge.core.types import PyTree, Scalar
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
 from tunbridge.inference.laplace.local import Local
 
@@ -102,31 +102,21 @@ class Tuned(NamedTuple):
 
 
 @jax.jit
-def maximise(evidence: LogEvidence, steps: Array) -> Tuned:
-    """Adam on the real line, with a step that falls to nothing."""
-    start, back = ravel_pytree((evidence.local.params.scales, evidence.local.params.noise))
+def maximise(evidence: LogEvidence, with_noise: Array, steps: Array) -> Tuned:
+    """Adam on the real line, with a step that falls to nothing; noise stays where it is unless it is tuned too."""
+    params = evidence.local.params
+    start, back = ravel_pytree((params.scales, params.noise))
+    moves = jnp.arange(len(start)) < len(start) - len(ravel_pytree(params.noise)[0])
     optimiser = optax.scale_by_adam(b2=0.9)
 
     def turn(step: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
         real, memory = carry
         slope = jax.grad(lambda u: -evidence.objective(*back(u)))(real)
-        slope = jnp.where(jnp.isfinite(slope), slope, 0.0)
+        slope = jnp.where(jnp.isfinite(slope) & (moves | with_noise), slope, 0.0)
         update, memory = optimiser.update(slope, memory)
         pace = _STEP * 0.5 * (1.0 + jnp.cos(jnp.pi * step / steps))
         return jnp.clip(real - pace * update, start - _REACH, start + _REACH), memory
 
     real, _ = jax.lax.fori_loop(0, steps, turn, (start, optimiser.init(start)))
-    return Tuned(*back(real), jnp.sum(jnp.abs(real - start) >= 0.999 * _REACH))
-
-
-def proportional(evidence: LogEvidence) -> bool:
-    """Whether another noise changes the curvature by one factor, at all rows and outputs."""
-    noise = evidence.local.params.noise
-    if not noise:
-        return True
-    flat, back = ravel_pytree(noise)
-    moved = back(flat + jnp.linspace(0.1, 0.3, len(flat), dtype=flat.dtype))
-    squares = [np.asarray(jnp.sum(evidence.columns(z) ** 2, axis=2)) for z in (noise, moved)]
-    known = squares[0] > 0
-    ratio = squares[1][known] / squares[0][known]
-    return bool(np.allclose(ratio, ratio.mean() if ratio.size else 1.0, rtol=1e-3))
+    scales, noise = back(real)
+    return Tuned(scales, noise, jnp.sum(jnp.abs(real - start) >= 0.999 * _REACH))

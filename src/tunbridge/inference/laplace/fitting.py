@@ -1,5 +1,6 @@
 """Curvature and evidence around given weights, and what a reader should know of them."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import jax
@@ -11,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.linalg import Covariance
 from tunbridge.core.tree import flatten_with_paths
-from tunbridge.core.types import Key
+from tunbridge.core.types import Key, Params
 from tunbridge.inference.laplace import products, structures
 from tunbridge.inference.laplace.curvatures import Curvature
 from tunbridge.inference.laplace.evidence import LogEvidence, Rows
@@ -52,6 +53,15 @@ def fit(
     return Fitted(evidence, structure, measured, facts, decrement)
 
 
+def at_params(fitted: Fitted, params: Params) -> Fitted:
+    """The same curvature with other prior scales."""
+    local = dataclasses.replace(fitted.evidence.local, params=params)
+    variances = _floored(local.variances(params.scales)) / (1.0 + float(fitted.evidence.damping))
+    found, facts = structures.blocks(fitted.structure, fitted.measured, variances, _uniform(local))
+    evidence = dataclasses.replace(fitted.evidence, local=local, covariance=Covariance(found, local.size))
+    return fitted._replace(evidence=evidence, facts=facts)
+
+
 def _floored(variances: Any) -> np.ndarray:
     found = np.asarray(variances, np.float64)
     return np.maximum(found, _LEAST_VARIANCE * found.max())
@@ -61,7 +71,7 @@ def _uniform(local: Local) -> Any:
     """Whether prior variances of some weights change by one factor when the unknown scales change."""
     flat, back = ravel_pytree(local.params.scales)
     if not len(flat):
-        return lambda index: True
+        return lambda _: True
     moved = back(flat + jnp.linspace(0.1, 0.3, len(flat), dtype=flat.dtype))
     old, new = (np.log(_floored(local.variances(scales))) for scales in (local.params.scales, moved))
     change = new - old
@@ -82,16 +92,11 @@ def _rows(local: Local, data: Data | Stream) -> Rows:
     return Rows(*(jnp.concatenate(list(column)) for column in zip(*parts, strict=True)))
 
 
-@jax.jit
-def _gradient(local: Local, key: Key, batch: Data) -> Array:
-    return products.gradient(local, batch)
-
-
 def _decrement(
     local: Local, data: Data | Stream, covariance: Covariance, variances: np.ndarray, chosen: np.ndarray, key: Key
 ) -> float:
     r""":math:`\sqrt{g^\top \Sigma g}` with g the slope of the log posterior: Newton's step in standard deviations."""
-    slope = summed(_gradient, local, data, key, local.size // 64 + 1)
+    slope = summed(products.gradient, local, data, key, local.size // 64 + 1)
     weights = np.asarray(ravel_pytree(local.weights)[0], np.float64)
     whole = jnp.asarray(np.where(chosen, slope - weights / variances, 0.0), jnp.result_type(float))
     return float(jnp.sqrt(jnp.maximum(whole @ covariance.product(whole), 0.0)))

@@ -4,7 +4,7 @@ import dataclasses
 import time
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -16,7 +16,7 @@ from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.datasets.scaling import split
 from tunbridge.inference.base import Method, check_door
-from tunbridge.inference.laplace import evidence, fitting, validation
+from tunbridge.inference.laplace import evidence, fitting
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
 from tunbridge.inference.laplace.fitting import Fitted
 from tunbridge.inference.laplace.gaussian import Linearised, StructuredGaussian
@@ -33,6 +33,10 @@ from tunbridge.runtime.loop import Options
 
 _MOST_FULL = 1500
 """The most rows of a root, or weights, for which the whole matrix is kept unless told."""
+_SHARES = (1.0, 0.3, 0.1)
+"""Of the way to the largest evidence around one mode, tried until the evidence around the next one is larger."""
+_WORTH = 0.05
+"""A gain of the log evidence that is worth another round."""
 
 
 class Laplace(Method):
@@ -99,12 +103,11 @@ class Laplace(Method):
         key_points, key_rest = jax.random.split(key)
         points = self._points(model, bound, data, key_points, size, options)
         keys = jax.random.split(key_rest, size)
-        found = []
+        found: list[Posterior] = []
         for number, (point, own) in enumerate(zip(points, keys, strict=True)):
             left = None if options.max_seconds is None else options.max_seconds - (time.perf_counter() - began)
-            found.append(
-                _Course(self, point.model, data, own, options._replace(max_seconds=left), number).finish(point)
-            )
+            course = _Course(self, point.model, data, own, options._replace(max_seconds=left), number)
+            found.append(course.finish(cast(Point, point)))
         return found
 
     def _refuse(self, model: Model, data: Data | Stream) -> None:
@@ -126,15 +129,22 @@ class Laplace(Method):
 
     def _points(
         self, model: Model, bound: Model, data: Data | Stream, key: Key, size: int, options: Options
-    ) -> list[Point]:
+    ) -> list[Posterior]:
         if self.point is None:
             return [Point(bound, key, _given(bound, options.init)) for _ in range(size)]
         options = options._replace(init=_as_params(bound, options.init))
-        method = self.point
+        method: MAP | Mode = self.point
         if isinstance(self.tune, Online):
-            steps = max(self.point.train.steps // self.tune.rounds, 1)
-            method = _mode(self.point, steps)
+            method = _mode(self.point, 1)
         return method.posteriors(model, data, key, size, _in_folder(options, "mode"))
+
+
+class _Trial(NamedTuple):
+    """Parameters, the approximation around them, and its log evidence with the log densities of what is unknown."""
+
+    params: Params
+    fitted: Fitted
+    value: float
 
 
 class _Course:
@@ -157,17 +167,19 @@ class _Course:
         """The posterior around a mode."""
         method, params = self.method, point.params
         unknown = bool(params.scales) or bool(params.noise)
-        if unknown and isinstance(method.tune, Evidence | Online):
+        if unknown and isinstance(method.tune, Evidence):
             params = self._by_evidence(params, method.tune)
+        elif unknown and isinstance(method.tune, Online):
+            params = self._while_training(params, method.tune)
         elif params.scales and isinstance(method.tune, Validation):
             params = self._by_validation(params, method.tune)
         elif unknown:
             self.notes += point.notes
-        return self.around(params, self.data)[1]
+        return self.posterior(params, self.measure(params, self.data))
 
-    def around(self, params: Params, data: Data | Stream) -> tuple[Fitted, Linearised]:
+    def posterior(self, params: Params, fitted: Fitted) -> Linearised:
         """The posterior around weights."""
-        fitted, method = self.measure(params, data), self.method
+        method = self.method
         value = fitted.evidence(params.scales, params.noise)
         notes = (*self.notes, *fitting.sentences(fitted))
         gaussian = StructuredGaussian(
@@ -182,7 +194,7 @@ class _Course:
             {"log_evidence": jnp.asarray([*self.curve, float(value)])},
             notes=notes,
         )
-        return fitted, Linearised(self.model, self.key, gaussian, method.link, notes=notes)
+        return Linearised(self.model, self.key, gaussian, method.link, notes=notes)
 
     def measure(self, params: Params, data: Data | Stream) -> Fitted:
         """The curvature and the evidence around weights."""
@@ -194,8 +206,7 @@ class _Course:
     def _by_evidence(self, params: Params, tuning: Evidence) -> Params:
         """Moves towards larger evidence at the mode, each kept only if the evidence at its own mode is larger."""
         best, bounded = self._judged(params), 0
-        self.curve.append(best.value)
-        trained = self.method.point is not None
+        trained = self.method.point is not None and isinstance(self.method.subset, All)
         for number in range(tuning.rounds if trained else 1):
             tuned = evidence.maximise(best.fitted.evidence, self._free(best.params), tuning.steps)
             trials = (self._trial(best, tuned, share, f"round-{number}-{i}") for i, share in enumerate(_SHARES))
@@ -203,7 +214,6 @@ class _Course:
             if better is None:
                 break
             gain, best, bounded = better.value - best.value, better, int(tuned.at_bound)
-            self.curve.append(best.value)
             if gain < _WORTH:
                 break
         _warn_of_bounds(bounded)
@@ -213,17 +223,16 @@ class _Course:
     def _while_training(self, params: Params, tuning: Online) -> Params:
         """Training and tuning in turns; of all the states between, the one of the largest evidence."""
         now = best = self._judged(params)
-        self.curve.append(now.value)
-        for number in range(1, tuning.rounds):
+        for number in range(tuning.rounds):
             tuned = evidence.maximise(now.fitted.evidence, self._free(now.params), tuning.steps)
             now = self._trial(now, tuned, 1.0, f"round-{number}", tuning.rounds)
             best = now if now.value > best.value else best
-            self.curve.append(now.value)
         self.notes.append(self._told(best.params))
         return best.params
 
     def _judged(self, params: Params) -> "_Trial":
         fitted = self.measure(params, self.data)
+        self.curve.append(float(fitted.evidence(params.scales, params.noise)))
         return _Trial(params, fitted, float(fitted.evidence.objective(params.scales, params.noise)))
 
     def _trial(self, now: "_Trial", tuned: evidence.Tuned, share: float, name: str, parts: int = 2) -> "_Trial":
@@ -237,50 +246,69 @@ class _Course:
     def _free(self, params: Params) -> bool:
         """Whether noise is tuned with the scales.
 
-        Given a network's inner layers the evidence of the others is no judge of noise: it was measured on held-out rows.
+        Given its inner layers the evidence of a network's last ones is no judge of noise, which held-out rows told.
         """
         return self.method.point is None or isinstance(self.method.subset, All)
 
     def _told(self, params: Params) -> str:
         noise = "noise and prior scales maximise" if self._free(params) else "prior scales maximise"
-        return f"Unknown {noise} the evidence: {len(self.curve)} state(s) were tried and kept."
+        return f"Unknown {noise} the evidence: the largest of {len(self.curve)}."
 
     def _by_validation(self, params: Params, tuning: Validation) -> Params:
-        train, held = split(self.rows, self.key, tuning.share)
+        train, held = split(cast(Data, self.data), self.key, tuning.share)
         mode = _mode(self.method.point or MAP(), None)
-        (sub,) = mode.posteriors(self.model, train, self.key, 1, self._options("validation", self._fresh(params)))
+        sub = _params(mode.posteriors(self.model, train, self.key, 1, self._options("validation", self._fresh(params))))
 
         def shifted(params: Params, shift: float) -> Params:
             scales = jax.tree.map(lambda leaf: leaf + shift, params.scales)
             return _with_hyper(self.model, params, scales, params.noise)
 
-        fitted = self.measure(sub.params, train)
-        around = [self.posterior(shifted(sub.params, by), fitting.at_scales(fitted, shifted(sub.params, by))) for by in tuning.shifts]
-        shift = validation.best(tuning.shifts, around, held)
+        fitted = self.measure(sub, train)
+        moved = [shifted(sub, by) for by in tuning.shifts]
+        scores = [_score(self.posterior(params, fitting.at_params(fitted, params)), held) for params in moved]
+        shift = tuning.shifts[int(np.nanargmax(scores))]
         self.notes.append(f"Prior scales were multiplied by {np.exp(shift):.3g}, by the log density of held-out rows.")
         return shifted(params, shift)
 
     def _fresh(self, params: Params) -> Params:
         """Weights of a fresh start, with these unknowns."""
-        weights = self.model.network.init(self.key, jnp.zeros((1, *self.model.inputs.shape), self.model.inputs.dtype))
+        blank = self.model.example()
+        weights = self.model.network.init(self.key, jnp.zeros(blank.shape, blank.dtype))
         layout = self.model.network.layout(weights)
         return params._replace(weights=self.model.prior.raw(weights, params.scales, layout))
 
-    def _resolve(self, params: Params, name: str, tuning: Tuning) -> Params:
+    def _resolve(self, params: Params, name: str, parts: int) -> Params:
         """The mode at new noise and scales, from the old one; where nothing is trained, the weights as they are."""
         point = self.method.point
-        if point is None:
+        if point is None or not isinstance(self.method.subset, All):
             return params
-        share = tuning.rounds if isinstance(tuning, Online) else 2
-        mode = _mode(point, max(point.train.steps // share, 1))
-        (found,) = mode.posteriors(self.model, self.data, self.key, 1, self._options(name, params))
-        return found.params
+        mode = _mode(point, max(point.train.steps // parts, 1))
+        return _params(mode.posteriors(self.model, self.data, self.key, 1, self._options(name, params)))
 
     def _options(self, name: str, init: Params) -> Options:
         left = self.options.max_seconds
         if left is not None:
             left = max(left - (time.perf_counter() - self._began), 0.0)
         return _in_folder(self.options._replace(init=init, max_seconds=left), f"{name}-{self.number}")
+
+
+def _params(points: list[Posterior]) -> Params:
+    (point,) = points
+    return cast(Point, point).params
+
+
+def _score(posterior: Linearised, held: Data) -> float:
+    return float(jnp.mean(posterior.predict(held.x).log_prob(held.y)))
+
+
+def _warn_of_bounds(num: int) -> None:
+    if num:
+        warnings.warn(
+            f"{num} unknown(s) moved by a factor of 1,000 and stopped there: the evidence wants more. Standardise x "
+            "and y, or give the unknown a prior that fits the units of the data.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
 
 
 _ROOMS = {"curvature": "curvatures", "structure": "structures", "subset": "subsets", "link": "links"}
@@ -302,7 +330,8 @@ def _blank(model: Model, subset: Subset) -> Local:
     """The shapes of a model at some mode."""
 
     def made() -> Params:
-        weights = model.network.init(jax.random.key(0), jnp.zeros((1, *model.inputs.shape), model.inputs.dtype))
+        blank = model.example()
+        weights = model.network.init(jax.random.key(0), jnp.zeros(blank.shape, blank.dtype))
         scales = model.prior.median_scales(weights, model.network.layout(weights))
         return Params(weights, scales, model.likelihood.median_noise())
 

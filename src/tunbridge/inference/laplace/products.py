@@ -70,7 +70,8 @@ def factors(local: Local, key: Key, batch: Data, curvature: Outer, structure: An
         if part.group is None:
             found.append(_square(local, sites, part, slopes))
         else:
-            found.append(_factors(*jax.vmap(lambda s, part=part: s.matrix(part))(slopes), weight, reduce))
+            a, g = jax.vmap(lambda s, part=part: s.matrix(part))(slopes)
+            found.append(_factors(a, g, weight, reduce))
     return found
 
 
@@ -131,7 +132,8 @@ def hessian_rows(local: Local, key: Key, batch: Data, curvature: Curvature, numb
     return jax.lax.map(lambda v: product(local, key, batch, curvature, v), basis)
 
 
-def gradient(local: Local, batch: Data) -> Array:
+@jax.jit
+def gradient(local: Local, _: Key, batch: Data) -> Array:
     """Of the log likelihood of a block of rows, by the weights."""
     flat, back = ravel_pytree(local.weights)
     weight = jnp.ones(batch.num) if batch.weight is None else batch.weight

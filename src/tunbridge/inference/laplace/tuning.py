@@ -3,6 +3,7 @@
 from typing import Any
 
 import equinox as eqx
+import numpy as np
 
 from tunbridge.core.errors import InputError
 
@@ -12,17 +13,17 @@ class Tuning(eqx.Module):
 
 
 class Evidence(Tuning):
-    """Maximise the evidence at the mode, find the mode again, and so on.
+    """Maximise the evidence around the mode, find the mode again, and so on while the evidence rises.
 
     Parameters
     ----------
     rounds
-        How often.
+        At most how often.
     steps
         Of the optimiser of the evidence, a round.
     """
 
-    rounds: int = 2
+    rounds: int = 3
     steps: int = 100
 
     def __check_init__(self):
@@ -66,6 +67,11 @@ class Validation(Tuning):
             raise InputError("a share of the rows between 0 and 1", f"{self.share}", "Try 0.2.")
         if self.factors < 2:
             raise InputError("at least 2 factors", f"{self.factors}", "Try 15.")
+
+    @property
+    def shifts(self) -> list[float]:
+        """The logarithms of the factors."""
+        return np.linspace(-np.log(30.0), np.log(30.0), self.factors).tolist()
 
 
 def _check_counts(tuning: Any) -> None:

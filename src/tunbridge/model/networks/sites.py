@@ -24,8 +24,9 @@ Place = tuple[int, ...]
 """Of an equation: its number in the program, in the program called there, and so on."""
 
 _REORDERINGS = (
-    "transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim", "slice", "concatenate", "split", "rev", "copy",
-)  # fmt: skip
+    *("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim"),
+    *("slice", "concatenate", "split", "rev", "copy"),
+)
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
 """Equations that run another program, and the parameter that holds it."""
 
@@ -51,7 +52,7 @@ class _Site:
     """The number of each weight, (inputs, outputs)."""
     activations: Callable[[list[Array]], Array]
     """The equation's operands to what the weights multiply, (positions, inputs)."""
-    columns: Callable[[Array], Array]
+    columns: Callable[[Any], Any]
     """A value of the shape of the equation's outputs as (positions, outputs)."""
     shape: tuple[int, ...]
     """Of the equation's outputs, with the steps of the loops around it in front."""
@@ -153,7 +154,7 @@ class _Search:
         views = [operand for operand in operands if isinstance(operand, _View)]
         if name in _KINDS and len(views) == 1 and (site := _KINDS[name](eqn, operands)) is not None:
             columns = np.broadcast_to(np.arange(site.index.shape[1]), site.columns(_blank(eqn)).shape)
-            site.shape, site.depth = (*steps, *eqn.outvars[0].aval.shape), len(steps)
+            site.shape, site.depth = (*steps, *_shape(eqn)), len(steps)
             self.found[place] = site
             return [_Sum(place, _as_outputs(site, columns, eqn))]
         self._lose(operands)
@@ -218,12 +219,17 @@ def _grouped(search: _Search) -> tuple[tuple[Group, ...], np.ndarray]:
 
 
 def _blank(eqn: JaxprEqn) -> np.ndarray:
-    return np.empty(eqn.outvars[0].aval.shape, np.bool_)
+    return np.empty(_shape(eqn), np.bool_)
+
+
+def _shape(eqn: JaxprEqn) -> tuple[int, ...]:
+    aval: Any = eqn.outvars[0].aval
+    return aval.shape
 
 
 def _as_outputs(site: _Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
     """The inverse of `_Site.columns`."""
-    shape = eqn.outvars[0].aval.shape
+    shape = _shape(eqn)
     order = np.asarray(site.columns(np.arange(int(np.prod(shape))).reshape(shape)))
     flat = np.empty(order.size, int)
     flat[order.ravel()] = columns.ravel()
@@ -288,7 +294,7 @@ def _lookup(eqn: JaxprEqn, operands: list) -> _Site | None:
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     if not isinstance(operands[0], _View) or operands[0].index.ndim != 2:
         return None
-    index, rank = operands[0].index, len(eqn.outvars[0].aval.shape)
+    index, rank = operands[0].index, len(_shape(eqn))
     rows = tuple(numbers.collapsed_slice_dims) == (0,) and tuple(numbers.start_index_map) == (0,)
     if not rows or tuple(sizes) != (1, index.shape[1]) or tuple(numbers.offset_dims) != (rank - 1,):
         return None
