@@ -1,5 +1,7 @@
 """Pytrees: as vectors, as named paths, as bytes, strongly typed."""
 
+import functools
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,9 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.types import PyTree
+
+_REMEMBERED = 64
+"""How many answers `by_shape` keeps."""
 
 
 def strong(tree: PyTree) -> PyTree:
@@ -47,6 +52,23 @@ def flatten_with_paths(tree: PyTree, is_leaf: Callable[[Any], bool] | None = Non
     """(name, leaf) in the order of `jax.tree.leaves`."""
     leaves = jax.tree_util.tree_leaves_with_path(tree, is_leaf=is_leaf)
     return [(jax.tree_util.keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves]
+
+
+def by_shape(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, called once for each structure, shapes and dtypes of its arguments, on which alone it depends."""
+    found: OrderedDict[Any, Any] = OrderedDict()
+
+    @functools.wraps(function)
+    def remembering(*arguments: Any) -> Any:
+        leaves, structure = jax.tree.flatten(arguments)
+        name = structure, tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves)
+        if name not in found:
+            found[name] = function(*arguments)
+            if len(found) > _REMEMBERED:
+                found.popitem(last=False)
+        return found[name]
+
+    return remembering
 
 
 def ravel(tree: PyTree) -> Array:

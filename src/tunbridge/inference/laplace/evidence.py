@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
@@ -23,8 +22,8 @@ from tunbridge.core.types import PyTree, Scalar
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
 from tunbridge.inference.laplace.local import Local
 
-_REACH = float(np.log(1e3))
-"""How far tuning may move an unknown on the real line: a factor of 1,000 of a positive one."""
+_REACH = 1.0
+"""How far a round may move an unknown on the real line: a factor of e of a positive one."""
 _STEP = 0.2
 
 
@@ -98,12 +97,24 @@ class Tuned(NamedTuple):
     scales: PyTree
     noise: PyTree
     at_bound: Array
-    """How many unknowns ended a factor of 1,000 from where they began."""
+    """How many unknowns went as far as a round allows."""
 
 
 @jax.jit
-def maximise(evidence: LogEvidence, with_noise: Array, steps: Array) -> Tuned:
-    """Adam on the real line, with a step that falls to nothing; noise stays where it is unless it is tuned too."""
+def maximise(evidence: LogEvidence, drift: Array, with_noise: Array, steps: Array) -> Tuned:
+    """Adam on the real line, with a step that falls to nothing.
+
+    Parameters
+    ----------
+    evidence
+        Around one mode.
+    drift
+        The slope that the evidence has besides, because the mode moves with the unknowns; see `fitting.drift`.
+    with_noise
+        Whether noise is tuned too, or stays where it is.
+    steps
+        How many.
+    """
     params = evidence.local.params
     start, back = ravel_pytree((params.scales, params.noise))
     moves = jnp.arange(len(start)) < len(start) - len(ravel_pytree(params.noise)[0])
@@ -111,7 +122,7 @@ def maximise(evidence: LogEvidence, with_noise: Array, steps: Array) -> Tuned:
 
     def turn(step: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
         real, memory = carry
-        slope = jax.grad(lambda u: -evidence.objective(*back(u)))(real)
+        slope = jax.grad(lambda u: -evidence.objective(*back(u)) - drift @ u)(real)
         slope = jnp.where(jnp.isfinite(slope) & (moves | with_noise), slope, 0.0)
         update, memory = optimiser.update(slope, memory)
         pace = _STEP * 0.5 * (1.0 + jnp.cos(jnp.pi * step / steps))

@@ -12,16 +12,18 @@ from jax.flatten_util import ravel_pytree
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.linalg import Covariance
 from tunbridge.core.tree import flatten_with_paths
-from tunbridge.core.types import Key, Params
+from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace import products, structures
 from tunbridge.inference.laplace.curvatures import Curvature
 from tunbridge.inference.laplace.evidence import LogEvidence, Rows
-from tunbridge.inference.laplace.local import Local, blocks, bound, summed
+from tunbridge.inference.laplace.local import Local, blocks, summed
 from tunbridge.inference.laplace.structures import Facts, Kronecker, Measured, Structure
 
 _LEAST_VARIANCE = 1e-12
 """Of a prior, as a share of its largest: weights that a prior with a corner holds at zero have none."""
 _MOST_ROWS = 8192
+_APART = 0.1
+"""How far on the real line an unknown is moved for a difference."""
 
 
 class Fitted(NamedTuple):
@@ -62,6 +64,40 @@ def at_params(fitted: Fitted, params: Params) -> Fitted:
     return fitted._replace(evidence=evidence, facts=facts)
 
 
+def drift(fitted: Fitted, data: Data | Stream, key: Key) -> np.ndarray:
+    r"""The slope of the evidence by each unknown that comes from the mode's moving with it.
+
+    The mode moves by :math:`dw = \Sigma \, \partial_\theta \nabla_w \log p(w \mid y, \theta) \, d\theta`, and of the
+    evidence only :math:`-\frac12 \log \det (I + \tilde H(w))` moves with it in first order: by differences along dw.
+    """
+    evidence, local = fitted.evidence, fitted.evidence.local
+    flat, back = ravel_pytree((local.params.scales, local.params.noise))
+    weights, unravel = ravel_pytree(local.weights)
+    variances = jnp.asarray(_floored(local.variances(local.params.scales)), weights.dtype)
+    found = np.zeros(len(flat))
+    for number in range(len(flat)):
+        scales, noise = back(jnp.zeros_like(flat).at[number].set(1.0))
+        pull = jax.jvp(local.variances, (local.params.scales,), (scales,))[1] * weights / variances**2
+        if local.params.noise:
+            pull += jnp.asarray(summed(products.gradient_change, local, data, key, local.size // 64 + 1, noise))
+        along = evidence.covariance.product(jnp.where(evidence.chosen, pull, 0.0).astype(weights.dtype))
+        ends = [_log_det(fitted, unravel(weights + sign * _APART * along), data, key) for sign in (1.0, -1.0)]
+        found[number] = -0.5 * (ends[0] - ends[1]) / (2.0 * _APART)
+    return found
+
+
+def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> float:
+    """Of I + H~ at other weights."""
+    local = fitted.evidence.local
+    layout = local.model.network.layout(weights)
+    raw = local.model.prior.raw(weights, local.params.scales, layout)
+    moved = dataclasses.replace(local, params=local.params._replace(weights=raw))
+    variances = _floored(moved.variances(local.params.scales)) / (1.0 + float(fitted.evidence.damping))
+    measured = fitted.structure.measure(moved, fitted.evidence.curvature, data, variances, key)
+    blocks, _ = structures.blocks(fitted.structure, measured, variances, lambda _: True)
+    return float(sum(jnp.sum(jnp.log1p(block.values())) for block in blocks))
+
+
 def _floored(variances: Any) -> np.ndarray:
     found = np.asarray(variances, np.float64)
     return np.maximum(found, _LEAST_VARIANCE * found.max())
@@ -87,7 +123,7 @@ def _rows(local: Local, data: Data | Stream) -> Rows:
     """Outputs at all rows."""
     parts = [
         (np.asarray(_outputs(local, batch.x)), np.asarray(batch.y), np.asarray(batch.weight))
-        for batch in blocks(bound(local.model, data), _MOST_ROWS)
+        for batch in blocks(data, _MOST_ROWS)
     ]
     return Rows(*(jnp.concatenate(list(column)) for column in zip(*parts, strict=True)))
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import ConvergenceWarning, InputError
+from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.datasets.scaling import split
 from tunbridge.inference.base import Method, check_door
@@ -20,7 +21,7 @@ from tunbridge.inference.laplace import evidence, fitting
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
 from tunbridge.inference.laplace.fitting import Fitted
 from tunbridge.inference.laplace.gaussian import Linearised, StructuredGaussian
-from tunbridge.inference.laplace.local import Local, num_outputs
+from tunbridge.inference.laplace.local import Local, num_outputs, scored
 from tunbridge.inference.laplace.mode import Mode
 from tunbridge.inference.laplace.structures import Full, Kronecker, Structure
 from tunbridge.inference.laplace.tuning import Evidence, Online, Tuning, Validation, as_tuning
@@ -35,6 +36,8 @@ _MOST_FULL = 1500
 """The most rows of a root, or weights, for which the whole matrix is kept unless told."""
 _SHARES = (1.0, 0.3, 0.1)
 """Of the way to the largest evidence around one mode, tried until the evidence around the next one is larger."""
+_MOST_UNKNOWNS = 32
+"""Up to how many unknowns it is asked how the mode moves with each."""
 _WORTH = 0.05
 """A gain of the log evidence that is worth another round."""
 
@@ -102,11 +105,12 @@ class Laplace(Method):
         self._refuse(bound, data)
         key_points, key_rest = jax.random.split(key)
         points = self._points(model, bound, data, key_points, size, options)
+        rows = scored(bound, data)
         keys = jax.random.split(key_rest, size)
         found: list[Posterior] = []
         for number, (point, own) in enumerate(zip(points, keys, strict=True)):
             left = None if options.max_seconds is None else options.max_seconds - (time.perf_counter() - began)
-            course = _Course(self, point.model, data, own, options._replace(max_seconds=left), number)
+            course = _Course(self, point.model, rows, own, options._replace(max_seconds=left), number)
             found.append(course.finish(cast(Point, point)))
         return found
 
@@ -208,7 +212,7 @@ class _Course:
         best, bounded = self._judged(params), 0
         trained = self.method.point is not None and isinstance(self.method.subset, All)
         for number in range(tuning.rounds if trained else 1):
-            tuned = evidence.maximise(best.fitted.evidence, self._free(best.params), tuning.steps)
+            tuned = self._tuned(best, tuning.steps, trained)
             trials = (self._trial(best, tuned, share, f"round-{number}-{i}") for i, share in enumerate(_SHARES))
             better = next((trial for trial in trials if trial.value > best.value or not trained), None)
             if better is None:
@@ -224,13 +228,19 @@ class _Course:
         """Training and tuning in turns; of all the states between, the one of the largest evidence."""
         now = best = self._judged(params)
         for number in range(tuning.rounds):
-            tuned = evidence.maximise(now.fitted.evidence, self._free(now.params), tuning.steps)
+            tuned = self._tuned(now, tuning.steps, True)
             now = self._trial(now, tuned, 1.0, f"round-{number}", tuning.rounds)
             best = now if now.value > best.value else best
         last = self._judged(self._resolve(best.params, "last", 2))
         best = last if last.value > best.value else best
         self.notes.append(self._told(best.params))
         return best.params
+
+    def _tuned(self, trial: "_Trial", steps: int, moves: bool) -> evidence.Tuned:
+        """Unknowns of larger evidence; `moves` says whether the mode will follow them."""
+        num = size((trial.params.scales, trial.params.noise))
+        slope = fitting.drift(trial.fitted, self.data, self.key) if moves and num <= _MOST_UNKNOWNS else np.zeros(num)
+        return evidence.maximise(trial.fitted.evidence, jnp.asarray(slope, float), self._free(trial.params), steps)
 
     def _judged(self, params: Params) -> "_Trial":
         fitted = self.measure(params, self.data)
@@ -306,8 +316,8 @@ def _score(posterior: Linearised, held: Data) -> float:
 def _warn_of_bounds(num: int) -> None:
     if num:
         warnings.warn(
-            f"{num} unknown(s) moved by a factor of 1,000 and stopped there: the evidence wants more. Standardise x "
-            "and y, or give the unknown a prior that fits the units of the data.",
+            f"{num} unknown(s) still moved by a factor of 2.7 in the last round: the evidence wants more. Standardise "
+            "x and y, give the unknown a prior that fits the units of the data, or allow more rounds.",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -12,7 +12,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.data import Data, Stream
-from tunbridge.core.tree import size
+from tunbridge.core.tree import by_shape, size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
 from tunbridge.model.model import Model
@@ -136,7 +136,7 @@ def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numb
     """
     most = int(np.clip(_BLOCK_NUMBERS // max(numbers, 1), 1, _MOST_ROWS))
     total = None
-    for number, batch in enumerate(blocks(bound(local.model, data), most)):
+    for number, batch in enumerate(blocks(data, most)):
         part = jax.tree.map(
             lambda leaf: np.asarray(leaf, np.float64), function(local, jax.random.fold_in(key, number), batch, *rest)
         )
@@ -144,7 +144,7 @@ def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numb
     return total
 
 
-def bound(model: Model, data: Data | Stream) -> Data | Stream:
+def scored(model: Model, data: Data | Stream) -> Data | Stream:
     """The rows as the likelihood scores them."""
     if isinstance(data, Data):
         return Data(data.x, model.likelihood.check(data.y), data.weight)
@@ -152,11 +152,13 @@ def bound(model: Model, data: Data | Stream) -> Data | Stream:
     return Data.from_batches(lambda epoch: ((x, check(jnp.asarray(y))) for x, y in make(epoch)), data.num)
 
 
+@by_shape
 def num_outputs(local: Local) -> int:
     """Of the network."""
     return jax.eval_shape(local.model.outputs, local.params, local.model.example()).shape[-1]
 
 
+@by_shape
 def row_numbers(local: Local, curvature: Curvature) -> int:
     """How many numbers the slopes of one row are."""
     columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else 1

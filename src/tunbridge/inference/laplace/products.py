@@ -10,7 +10,7 @@ from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.data import Data
 from tunbridge.core.linalg import Kronecker
-from tunbridge.core.types import Key
+from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
 from tunbridge.inference.laplace.local import Local, Part, Slopes
 from tunbridge.model.networks.sites import Sites
@@ -130,6 +130,16 @@ def hessian_rows(local: Local, key: Key, batch: Data, curvature: Curvature, numb
     """Some rows of the exact Hessian, (len(numbers), weights)."""
     basis = jnp.zeros((len(numbers), local.size)).at[jnp.arange(len(numbers)), numbers].set(1.0)
     return jax.lax.map(lambda v: product(local, key, batch, curvature, v), basis)
+
+
+@jax.jit
+def gradient_change(local: Local, key: Key, batch: Data, tangent: PyTree) -> Array:
+    """How the gradient by the weights changes along a change of the noise."""
+
+    def at(noise: PyTree) -> Array:
+        return gradient(Local(local.model, local.params._replace(noise=noise), local.subset), key, batch)
+
+    return jax.jvp(at, (local.params.noise,), (tangent,))[1]
 
 
 @jax.jit

@@ -14,7 +14,7 @@ from tunbridge.core import linalg, memory
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.linalg import Block
-from tunbridge.core.tree import flatten_with_paths
+from tunbridge.core.tree import by_shape, flatten_with_paths
 from tunbridge.core.types import Key
 from tunbridge.inference.laplace import products
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
@@ -91,7 +91,7 @@ class _Dense(Structure):
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
         """Matrices, or rows of their roots."""
-        parts = self.parts(local, local.sites)
+        parts = parts_of(self, local)
         if not isinstance(curvature, Outer):
             return Measured(parts, _hessian(local, curvature, data, key, parts))
         columns = curvature.num_columns(num_outputs(local))
@@ -157,7 +157,7 @@ class LowRank(Structure):
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
         """The rows of a root, one an eigenvector."""
-        (part,) = self.parts(local, local.sites)
+        (part,) = parts_of(self, local)
         scale, num = np.sqrt(variances[part.index]), len(part.index)
 
         def whitened(v: np.ndarray) -> np.ndarray:
@@ -193,7 +193,7 @@ class Diagonal(Structure):
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
         """Squared slopes, or the diagonal of the Hessian."""
-        parts = self.parts(local, local.sites)
+        parts = parts_of(self, local)
         if not isinstance(curvature, Outer):
             found = _hessian_diagonal(local, curvature, data, key)
             return Measured(parts, [found[part.index] for part in parts])
@@ -247,7 +247,7 @@ class Kronecker(Structure):
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
         """The two factors of each matrix, and eigenvalues in a second turn where they are corrected."""
-        parts, numbers = self.parts(local, local.sites), row_numbers(local, curvature)
+        parts, numbers = parts_of(self, local), row_numbers(local, curvature)
         reduce = self.sharing == "reduce"
         sums = summed(products.factors, local, data, key, numbers, curvature, self, reduce)
         if self.corrected:
@@ -280,6 +280,12 @@ class Kronecker(Structure):
         """Three copies in float64 of all factors."""
         shapes = [part.index.shape for part in self.parts(local, sites) if part.group is not None]
         return sum(3 * 8 * (inputs**2 + outputs**2) for inputs, outputs in shapes)
+
+
+@by_shape
+def parts_of(structure: Structure, local: Local) -> list[Part]:
+    """What the blocks of a structure cover; found once for networks of one kind."""
+    return structure.parts(local, local.sites)
 
 
 def _by_group(local: Local, sites: Sites, separate_bias: bool = False) -> list[Part]:

@@ -23,7 +23,7 @@ class Evidence(Tuning):
         Of the optimiser of the evidence, a round.
     """
 
-    rounds: int = 3
+    rounds: int = 6
     steps: int = 100
 
     def __check_init__(self):
