@@ -20,6 +20,7 @@ TINY = {
     "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(30)), 2),
     "mcdropout": tb.MCDropout(train=tb.Train(30)),
     "swag": tb.SWAG(point=tb.MAP(train=tb.Train(20)), steps=10, snapshots=5, rank=3),
+    "laplace": tb.Laplace(point=tb.MAP(train=tb.Train(30)), tune=tb.tuning.Evidence(1, 5)),
     "randomwalk": tb.RandomWalk(run=RUN),
     "mala": tb.MALA(run=RUN),
     "ula": tb.ULA(run=RUN),
@@ -30,7 +31,7 @@ TINY = {
     "ellipticalslice": tb.EllipticalSlice(run=RUN),
     "temperedsmc": tb.TemperedSMC(particles=40, mutations=3, ess=0.3),
 }
-POINT = ("map", "ensemble", "mcdropout", "swag")
+POINT = ("map", "ensemble", "mcdropout", "swag", "laplace")
 """Methods that hold noise and scales at one value; all others sample them."""
 NUMBERS = table(24)
 COUNTED = tb.Data(NUMBERS.x, np.maximum(np.round(2.0 + 2.0 * np.asarray(NUMBERS.y)), 0.0))

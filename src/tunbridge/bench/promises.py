@@ -48,6 +48,12 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("mean", 1.0),
         "tanh_unit": Promise("mean", 1.0),
     },
+    "laplace": {  # unknown noise and scale at one value; normal where the posterior is not
+        "linear": Promise("exact", 0.12),
+        "linear_unknown": Promise("biased", 0.2),
+        "logistic": Promise("biased", 0.4),
+        "tanh_unit": Promise("none"),
+    },
     "randomwalk": {
         "linear": Promise("exact", 0.12),
         "linear_unknown": Promise("exact", 0.15),

@@ -118,7 +118,7 @@ def test_tuning_does_not_depend_on_the_units_of_x_and_y(size, key):
     posterior = _fit(model, np.asarray(data.x) * size, np.asarray(data.y) * size, key)
     predictive = posterior.predict(np.asarray(data.x)[:20] * size)
     first = _fit(model, np.asarray(data.x), np.asarray(data.y), key).predict(np.asarray(data.x)[:20])
-    np.testing.assert_allclose(predictive.std / size, first.std, rtol=1e-3)
+    np.testing.assert_allclose(predictive.std / size, first.std, rtol=1e-2)  # tuning ends at a gain below 0.05
 
 
 def _fit(model, x, y, key):
