@@ -30,6 +30,7 @@ from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.model.model import Model
 from tunbridge.model.subsets import All, Subset
 from tunbridge.predict.links import Link, Probit
+from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.loop import Options
 
 _MOST_FULL = 1500
@@ -298,10 +299,13 @@ class _Course:
         return _params(mode.posteriors(self.model, self.data, self.key, 1, self._options(name, params)))
 
     def _options(self, name: str, init: Params) -> Options:
+        """For one more run, with a folder of its own for each start: after an interruption it may start elsewhere."""
         left = self.options.max_seconds
         if left is not None:
             left = max(left - (time.perf_counter() - self._began), 0.0)
-        return _in_folder(self.options._replace(init=init, max_seconds=left), f"{name}-{self.number}")
+        return _in_folder(
+            self.options._replace(init=init, max_seconds=left), f"{name}-{self.number}-{fingerprint(init)[:12]}"
+        )
 
 
 def _params(points: list[Posterior]) -> Params:
