@@ -9,6 +9,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
+from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Params, PyTree, Scalar
 from tunbridge.inference.linear import conjugate, features
 from tunbridge.inference.linear.conjugate import Family
@@ -68,26 +69,29 @@ class Tuned(NamedTuple):
 
 
 def maximise(family: Family, model: Model, params: Params, moments: Moments, *, free_noise: bool) -> Tuned:
-    """Prior scales on which the last layer depends, and noise if it is free, by L-BFGS on the real line."""
-    weights = model.weights(params)
-    start, back = ravel_pytree((params.scales, params.noise))
+    """Prior scales on which the last layer depends, and noise if it is free, by L-BFGS on the real line.
+
+    In float64 throughout: the optimiser compares values near the optimum.
+    """
+    weights, like = model.weights(params), (params.scales, params.noise)
     free = _free(model, weights, params, free_noise)
-    first = np.asarray(start, np.float64)
+    first = np.asarray(ravel(like), np.float64)
 
     def at(values: np.ndarray) -> tuple[PyTree, PyTree]:
         whole = first.copy()
         whole[free] = values
-        return back(jnp.asarray(whole, start.dtype))
+        return unravel(like, jnp.asarray(whole))
 
     def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
         scales, noise = at(values)
         found = beliefs(model, weights, scales, noise)
         value, slope = _objective(family, moments, found)
-        pulled = ravel_pytree(_pulled(model, weights, scales, noise, slope))[0]
+        pulled = ravel(_pulled(model, weights, scales, noise, slope))
         return -value, -np.asarray(pulled, np.float64)[free]
 
     bounds = [(u - _REACH, u + _REACH) for u in first[free]]
-    found = minimize(loss, first[free], jac=True, method="L-BFGS-B", bounds=bounds)
+    with jax.enable_x64(True):
+        found = minimize(loss, first[free], jac=True, method="L-BFGS-B", bounds=bounds)
     moved = np.abs(found.x - first[free])
     return Tuned(*at(found.x), int(free.sum()), int((moved >= 0.999 * _REACH).sum()))
 
@@ -102,19 +106,16 @@ def _objective(family: Family, moments: Moments, found: Beliefs) -> tuple[float,
     by_penalty = 0.5 * (1.0 - penalty * (solved.diagonal + precision[None] * solved.mean**2))
     by_noise = 0.5 * (solved.least * precision - moments.num) + by_penalty.sum(axis=0)
     by_noise = by_noise.reshape(len(noise), -1).sum(axis=1) * (not family.integrates)
-    like = found.log_variances.dtype
-    return value, Beliefs(jnp.asarray(-by_penalty, like), jnp.asarray(by_noise, like), jnp.ones((), like))
+    slope = Beliefs(-by_penalty, by_noise, np.ones(()))
+    return value, Beliefs(*(jnp.asarray(part, like.dtype) for part, like in zip(slope, found, strict=True)))
 
 
 def _free(model: Model, weights: PyTree, params: Params, free_noise: bool) -> np.ndarray:
     """Which unknowns are tuned: scales that the last layer's variances depend on, and noise if it is free."""
     found = jax.eval_shape(beliefs, model, weights, params.scales, params.noise)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), found)
     some = np.random.default_rng(0).normal(size=found.log_variances.shape)
-    slope = Beliefs(
-        jnp.asarray(some, found.log_variances.dtype),
-        jnp.zeros(found.log_noise.shape, found.log_noise.dtype),
-        jnp.zeros((), found.log_hyper.dtype),
-    )
+    slope = nothing._replace(log_variances=jnp.asarray(some, found.log_variances.dtype))
     scales, noise = _pulled(model, weights, params.scales, params.noise, slope)
-    moving = np.asarray(ravel_pytree(scales)[0]) != 0.0
-    return np.concatenate([moving, np.full(ravel_pytree(noise)[0].size, free_noise)]).astype(bool)
+    moving = np.asarray(ravel(scales)) != 0.0
+    return np.concatenate([moving, np.full(size(noise), free_noise)])

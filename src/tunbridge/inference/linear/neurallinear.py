@@ -5,7 +5,6 @@ import warnings
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tunbridge.core import memory
@@ -32,7 +31,8 @@ class NeuralLinear(Method):
 
     The network is trained as a point estimate. What its last layer multiplies, :math:`\phi(x)` with the constant of the
     bias, is then held fixed, and the posterior of the last layer is exact, with the exact evidence: `LinearLayer`.
-    Noise has to be normal, the prior of the last layer normal and independent.
+    Noise has to be normal, the prior of the last layer normal and independent. Features are those of the point estimate
+    with the same key.
 
     Unknown prior scales of the last layer maximise the evidence together with their priors. Features have seen the
     rows, so that noise by the evidence would be too small: `conjugate.Normal` keeps what the point estimate measured on
@@ -83,14 +83,13 @@ class NeuralLinear(Method):
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
         self._refuse(bound, np.asarray(rows.x[:_TRIED_ROWS]))
-        key_points, key_rest = jax.random.split(key)
         points: list[Any]
         if self.point is None:
-            points = [Point(bound, key_points, given(bound, options.init))] * size
+            points = [Point(bound, key, given(bound, options.init))] * size
         else:
             options = options._replace(init=as_params(bound, options.init))
-            points = self.point.posteriors(model, data, key_points, size, options)
-        keys = jax.random.split(key_rest, size)
+            points = self.point.posteriors(model, data, key, size, options)
+        keys = jax.random.split(jax.random.fold_in(key, 1), size)
         return [self._above(point, data, own) for point, own in zip(points, keys, strict=True)]
 
     def _above(self, point: Point, data: Data | Stream, key: Key) -> LinearLayer:
@@ -131,13 +130,13 @@ class NeuralLinear(Method):
                 "Use tb.Laplace(subset=tb.subsets.LastLayer()).",
             )
         self.family.check(model.likelihood)
-        weights = model.network.init(jax.random.key(0), jnp.asarray(x))
         if not model.prior.gaussian:
             raise _other_prior(model)
+        params = jax.jit(Model.sample_params)(model, jax.random.key(0), x)
+        weights = model.weights(params)
         features.check_linear(model, weights, x)
-        scales = model.prior.median_scales(weights, model.network.layout(weights))
         try:
-            found = evidence.beliefs(model, weights, scales, model.likelihood.median_noise())
+            found = evidence.beliefs(model, weights, params.scales, params.noise)
         except InputError as error:
             raise _other_prior(model) from error
         variances, noise = found.numbers()

@@ -87,28 +87,14 @@ class LinearLayer(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """Draws of the last layer, and of the noise where it is integrated out; all else is the same in each."""
-        weights = self.model.weights(self.params)
-        index = features.last(self.model, weights).index
-        mean, roots = jnp.asarray(self.solved.mean), jnp.asarray(self.solved.roots)
-
-        def one(key_draw: Key) -> Params:
-            key_noise, key_weights = jax.random.split(key_draw)
-            variance, params = self._noise_drawn(key_noise)
-            z = jax.random.normal(key_weights, (mean.shape[1], 1, mean.shape[0]), mean.dtype)
-            away = jnp.sum(roots * z, axis=2).T
-            drawn = mean + jnp.sqrt(variance)[None] * away
-            return _raw(self.model, params, features.with_layer(weights, index, drawn))
-
-        return jax.lax.map(one, jax.random.split(key, num))
-
-    def _noise_drawn(self, key: Key) -> tuple[Array, Params]:
-        """Variances of the noise (outputs,), and the parameters with these."""
-        width = self.solved.mean.shape[1]
-        if not isinstance(self.family, NormalInverseGamma):
-            return jnp.broadcast_to(jnp.asarray(self.noise), (width,)), self.params
-        shape, rate = map(jnp.asarray, self.family.updated(self.moments, self.solved, self.noise))
-        variance = rate / jax.random.gamma(key, shape)
-        return jnp.broadcast_to(variance, (width,)), _with_noise(self.model, self.params, variance)
+        key_noise, key_weights = jax.random.split(key)
+        noise = jnp.broadcast_to(jnp.asarray(self.noise), (num, len(self.noise)))
+        if isinstance(self.family, NormalInverseGamma):
+            shape, rate = map(jnp.asarray, self.family.updated(self.moments, self.solved, self.noise))
+            noise = rate[None] / jax.random.gamma(key_noise, shape, noise.shape)
+        keys = jax.random.split(key_weights, num)
+        mean, roots = self.solved.mean, self.solved.roots
+        return _draws(self.model, self.params, self.family.integrates, mean, roots, noise, keys)
 
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws, 100 unless told."""
@@ -148,6 +134,22 @@ def _moments(model: Model, weights: PyTree, roots: Array, x: Array) -> tuple[Arr
     outputs, phi = features.evaluate(model, weights, x)
     spread = jnp.sum(jnp.einsum("na,jab->njb", phi[:, 0], roots) ** 2, axis=2)
     return outputs, jnp.broadcast_to(spread, outputs.shape)
+
+
+@partial(jax.jit, static_argnums=2)
+def _draws(model: Model, params: Params, noisy: bool, mean: Array, roots: Array, noise: Array, keys: Key) -> Params:
+    """A draw a key and a variance of the noise, (draws, 1 or outputs), which is unknown where it is noisy."""
+    weights = model.weights(params)
+    index = features.last(model, weights).index
+
+    def one(row: tuple[Key, Array]) -> Params:
+        key, variance = row
+        z = jax.random.normal(key, (mean.shape[1], 1, mean.shape[0]), mean.dtype)
+        drawn = mean + jnp.sqrt(variance)[None] * jnp.sum(roots * z, axis=2).T
+        found = _with_noise(model, params, variance) if noisy else params
+        return _raw(model, found, features.with_layer(weights, index, drawn))
+
+    return jax.lax.map(one, (keys, noise))
 
 
 def _with_noise(model: Model, params: Params, variance: Array) -> Params:

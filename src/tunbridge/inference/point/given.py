@@ -31,7 +31,7 @@ def given(model: Model, init: Any) -> Params:
     if isinstance(init, Posterior):
         init = jax.tree.map(lambda leaf: leaf[0], init.components(init.key, None))
     params = as_params(model, init)
-    like = jax.eval_shape(lambda: _blank(model))
+    like = jax.eval_shape(lambda key: model.sample_params(key, model.example()), jax.random.key(0))
     _check(like.weights, params.weights)
     layout = model.network.layout(params.weights)
     full = Params(
@@ -41,12 +41,6 @@ def given(model: Model, init: Any) -> Params:
     )
     _check(like, full)
     return jax.tree.map(jnp.asarray, full)
-
-
-def _blank(model: Model) -> Params:
-    weights = model.network.init(jax.random.key(0), jnp.zeros(model.example().shape, model.example().dtype))
-    scales = model.prior.median_scales(weights, model.network.layout(weights))
-    return Params(weights, scales, model.likelihood.median_noise())
 
 
 def _check(like: PyTree, found: PyTree) -> None:
