@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from tunbridge.core import memory
@@ -132,11 +133,10 @@ class NeuralLinear(Method):
         self.family.check(model.likelihood)
         if not model.prior.gaussian:
             raise _other_prior(model)
-        params = jax.jit(Model.sample_params)(model, jax.random.key(0), x)
-        weights = model.weights(params)
-        features.check_linear(model, weights, x)
+        params = _some(model)
+        features.check_linear(model, params.weights, x)
         try:
-            found = evidence.beliefs(model, weights, params.scales, params.noise)
+            found = evidence.beliefs(model, *params)
         except InputError as error:
             raise _other_prior(model) from error
         variances, noise = found.numbers()
@@ -148,6 +148,15 @@ class NeuralLinear(Method):
                 f"one of {width:,} features, which takes {needed / 1e9:.1f} GB",
                 "Narrow the last hidden layer.",
             )
+
+
+def _some(model: Model) -> Params:
+    """Weights of any size and unknowns that are 0 on the real line, to try the model with."""
+    like = jax.eval_shape(lambda key: model.sample_params(key, model.example()), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    weights = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), like.weights)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (like.scales, like.noise))
+    return Params(weights, *zeros)
 
 
 def _other_prior(model: Model) -> InputError:

@@ -92,9 +92,8 @@ class LinearLayer(Posterior):
         if isinstance(self.family, NormalInverseGamma):
             shape, rate = map(jnp.asarray, self.family.updated(self.moments, self.solved, self.noise))
             noise = rate[None] / jax.random.gamma(key_noise, shape, noise.shape)
-        keys = jax.random.split(key_weights, num)
         mean, roots = self.solved.mean, self.solved.roots
-        return _draws(self.model, self.params, self.family.integrates, mean, roots, noise, keys)
+        return _draws(self.model, self.params, self.family.integrates, mean, roots, noise, key_weights)
 
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws, 100 unless told."""
@@ -137,19 +136,18 @@ def _moments(model: Model, weights: PyTree, roots: Array, x: Array) -> tuple[Arr
 
 
 @partial(jax.jit, static_argnums=2)
-def _draws(model: Model, params: Params, noisy: bool, mean: Array, roots: Array, noise: Array, keys: Key) -> Params:
-    """A draw a key and a variance of the noise, (draws, 1 or outputs), which is unknown where it is noisy."""
+def _draws(model: Model, params: Params, noisy: bool, mean: Array, roots: Array, noise: Array, key: Key) -> Params:
+    """A draw for each variance of the noise, (draws, 1 or outputs), which is unknown where it is noisy."""
     weights = model.weights(params)
     index = features.last(model, weights).index
+    z = jax.random.normal(key, (len(noise), *mean.T.shape), mean.dtype)
 
-    def one(row: tuple[Key, Array]) -> Params:
-        key, variance = row
-        z = jax.random.normal(key, (mean.shape[1], 1, mean.shape[0]), mean.dtype)
-        drawn = mean + jnp.sqrt(variance)[None] * jnp.sum(roots * z, axis=2).T
+    def one(variance: Array, z: Array) -> Params:
+        drawn = mean + jnp.sqrt(variance)[None] * jnp.sum(roots * z[:, None], axis=2).T
         found = _with_noise(model, params, variance) if noisy else params
         return _raw(model, found, features.with_layer(weights, index, drawn))
 
-    return jax.lax.map(one, (keys, noise))
+    return jax.vmap(one)(noise, z)
 
 
 def _with_noise(model: Model, params: Params, variance: Array) -> Params:
