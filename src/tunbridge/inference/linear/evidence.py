@@ -76,6 +76,8 @@ def maximise(family: Family, model: Model, params: Params, moments: Moments, *, 
     weights, like = model.weights(params), (params.scales, params.noise)
     free = _free(model, weights, params, free_noise)
     first = np.asarray(ravel(like), np.float64)
+    if not free.any():
+        return Tuned(*like, 0, 0)
 
     def at(values: np.ndarray) -> tuple[PyTree, PyTree]:
         whole = first.copy()

@@ -43,6 +43,8 @@ class Layer:
 def last(model: Model, weights: PyTree) -> Layer:
     """The last layer, from the network's program."""
     sites = places.find(model.network.apply, weights, model.inputs)
+    if not sites.groups:
+        raise _not_linear("one without a matrix of weights of its own")
     chosen = LastLayer().chosen(weights, sites)
     return Layer(sites, next(i for i, group in enumerate(sites.groups) if chosen[group.index].all()))
 
