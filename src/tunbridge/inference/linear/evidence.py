@@ -108,8 +108,8 @@ def _objective(family: Family, moments: Moments, found: Beliefs) -> tuple[float,
     by_penalty = 0.5 * (1.0 - penalty * (solved.diagonal + precision[None] * solved.mean**2))
     by_noise = 0.5 * (solved.least * precision - moments.num) + by_penalty.sum(axis=0)
     by_noise = by_noise.reshape(len(noise), -1).sum(axis=1) * (not family.integrates)
-    slope = Beliefs(-by_penalty, by_noise, np.ones(()))
-    return value, Beliefs(*(jnp.asarray(part, like.dtype) for part, like in zip(slope, found, strict=True)))
+    parts = (-by_penalty, by_noise, 1.0)
+    return value, Beliefs(*(jnp.asarray(part, like.dtype) for part, like in zip(parts, found, strict=True)))
 
 
 def _free(model: Model, weights: PyTree, params: Params, free_noise: bool) -> np.ndarray:

@@ -118,7 +118,7 @@ class NeuralLinear(Method):
             )
         if tuned.num:
             names = "noise and prior scales of the last layer" if free_noise else "prior scales of the last layer"
-            notes.append(f"Given the features unknown {names} maximise the exact evidence ({tuned.num} numbers).")
+            notes.append(f"Given the features unknown {names} maximise the exact evidence.")
         layout, weights = model.network.layout(params.weights), model.weights(params)
         return Params(model.prior.raw(weights, tuned.scales, layout), tuned.scales, tuned.noise), notes
 
