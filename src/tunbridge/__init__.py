@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from tunbridge.inference.laplace import curvatures, structures, tuning
     from tunbridge.inference.laplace.gaussian import Linearised, StructuredGaussian
     from tunbridge.inference.laplace.laplace import Laplace
+    from tunbridge.inference.linear import conjugate
+    from tunbridge.inference.linear.neurallinear import NeuralLinear
+    from tunbridge.inference.linear.posterior import LinearLayer
     from tunbridge.inference.mcmc import integrators, mass
     from tunbridge.inference.mcmc.elliptical import EllipticalSlice
     from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
@@ -63,6 +66,7 @@ logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 
 _MODULES = {
     "bench": "tunbridge.bench",
+    "conjugate": "tunbridge.inference.linear.conjugate",
     "curvatures": "tunbridge.inference.laplace.curvatures",
     "datasets": "tunbridge.datasets",
     "diagnostics": "tunbridge.diagnostics",
@@ -101,12 +105,14 @@ _NAMES = {
     "Ensemble": "tunbridge.inference.point.ensemble",
     "InputError": "tunbridge.core.errors",
     "Laplace": "tunbridge.inference.laplace.laplace",
+    "LinearLayer": "tunbridge.inference.linear.posterior",
     "Linearised": "tunbridge.inference.laplace.gaussian",
     "LowRankGaussian": "tunbridge.inference.posteriors",
     "MCDropout": "tunbridge.inference.point.dropout",
     "LoadError": "tunbridge.core.errors",
     "Mixture": "tunbridge.inference.posteriors",
     "Model": "tunbridge.model.model",
+    "NeuralLinear": "tunbridge.inference.linear.neurallinear",
     "NumericalError": "tunbridge.core.errors",
     "Params": "tunbridge.core.types",
     "Point": "tunbridge.inference.posteriors",
@@ -153,12 +159,14 @@ __all__ = [
     "Ensemble",
     "InputError",
     "Laplace",
+    "LinearLayer",
     "Linearised",
     "LoadError",
     "LowRankGaussian",
     "MCDropout",
     "Mixture",
     "Model",
+    "NeuralLinear",
     "NumericalError",
     "Params",
     "Point",
@@ -175,6 +183,7 @@ __all__ = [
     "bench",
     "cite",
     "compare",
+    "conjugate",
     "curvatures",
     "datasets",
     "diagnostics",

@@ -21,6 +21,7 @@ TINY = {
     "mcdropout": tb.MCDropout(train=tb.Train(30)),
     "swag": tb.SWAG(point=tb.MAP(train=tb.Train(20)), steps=10, snapshots=5, rank=3),
     "laplace": tb.Laplace(point=tb.MAP(train=tb.Train(30)), tune=tb.tuning.Evidence(1, 5)),
+    "neurallinear": tb.NeuralLinear(tb.MAP(train=tb.Train(30))),
     "randomwalk": tb.RandomWalk(run=RUN),
     "mala": tb.MALA(run=RUN),
     "ula": tb.ULA(run=RUN),
@@ -33,6 +34,9 @@ TINY = {
 }
 POINT = ("map", "ensemble", "mcdropout", "swag", "laplace")
 """Methods that hold noise and scales at one value; all others sample them."""
+NORMAL = ("neurallinear",)
+"""Methods for normal noise and normal independent weights alone: their own tests see them refuse the rest."""
+CORRELATED = ("full", "matrix", "low rank", "joint")
 NUMBERS = table(24)
 COUNTED = tb.Data(NUMBERS.x, np.maximum(np.round(2.0 + 2.0 * np.asarray(NUMBERS.y)), 0.0))
 TASKS = tb.likelihoods.MultiTask(
@@ -81,7 +85,11 @@ def _cases(others, always):
         quick = (name == "map" and other not in HEAVY) or (name in POINT and other in always.get(name, always["rest"]))
         return () if quick else SLOW
 
-    return [pytest.param(name, other, marks=marks(name, other)) for name in TINY for other in others]
+    def fits(name, other):
+        return name not in NORMAL or isinstance(LIKELIHOODS[other][0], tb.likelihoods.Gaussian)
+
+    pairs = [(name, other) for name in TINY for other in others if fits(name, other)]
+    return [pytest.param(*pair, marks=marks(*pair)) for pair in pairs]
 
 
 def test_every_method_has_a_profile_and_sound_defaults():
@@ -146,7 +154,8 @@ def _prior_cases():
 def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     """Point methods: noise from held-out residuals; scales integrated out, or held at their medians and said so.
 
-    Samplers: both drawn with the weights. Elliptical slices are for priors that are normal given their scales.
+    Samplers: both drawn with the weights. Elliptical slices are for priors that are normal given their scales. An exact
+    last layer: noise from held-out residuals, scales by the evidence.
     """
     model = tb.Model(tb.networks.MLP((4,)), zoo.PRIORS[prior], tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
     like = tb.networks.MLP((4,), outputs=2).init(jax.random.key(0), PAIR.x)
@@ -155,9 +164,17 @@ def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
         with pytest.raises(tb.InputError, match="normal given its scales"):
             TINY[name].fit(model, PAIR, key=jax.random.key(5))
         return
+    if name in NORMAL and (prior in CORRELATED or not model.prior.marginal().gaussian):
+        with pytest.raises(tb.InputError, match="independent normal weights"):
+            TINY[name].fit(model, PAIR, key=jax.random.key(5))
+        return
     posterior = TINY[name].fit(model, PAIR, key=jax.random.key(5), progress=False)
     params, said = posterior.sample(jax.random.key(0), 4), " ".join(posterior.notes)
     assert len(params.noise) == 1
+    if name in NORMAL:
+        assert "held-out rows" in said
+        assert ("maximise the exact evidence" in said) == (bool(params.scales) and prior != "ard")  # of inputs alone
+        return
     if name not in POINT:
         wanted = model.prior.median_scales(like, layout)
         assert jax.tree.structure(params.scales) == jax.tree.structure(wanted)

@@ -11,6 +11,7 @@ _TABLE = {
     "mcdropout": "tunbridge.inference.point.dropout:MCDropout",
     "swag": "tunbridge.inference.point.swag:SWAG",
     "laplace": "tunbridge.inference.laplace.laplace:Laplace",
+    "neurallinear": "tunbridge.inference.linear.neurallinear:NeuralLinear",
     "randomwalk": "tunbridge.inference.mcmc.metropolis:RandomWalk",
     "mala": "tunbridge.inference.mcmc.langevin:MALA",
     "ula": "tunbridge.inference.mcmc.langevin:ULA",

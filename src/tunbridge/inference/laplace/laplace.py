@@ -25,6 +25,7 @@ from tunbridge.inference.laplace.local import Local, num_outputs, scored
 from tunbridge.inference.laplace.mode import Mode
 from tunbridge.inference.laplace.structures import Full, Kronecker, Structure
 from tunbridge.inference.laplace.tuning import Evidence, Online, Tuning, Validation, as_tuning
+from tunbridge.inference.point.given import as_params, given
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.model.model import Model
@@ -136,8 +137,8 @@ class Laplace(Method):
         self, model: Model, bound: Model, data: Data | Stream, key: Key, size: int, options: Options
     ) -> list[Posterior]:
         if self.point is None:
-            return [Point(bound, key, _given(bound, options.init)) for _ in range(size)]
-        options = options._replace(init=_as_params(bound, options.init))
+            return [Point(bound, key, given(bound, options.init)) for _ in range(size)]
+        options = options._replace(init=as_params(bound, options.init))
         method: MAP | Mode = self.point
         if isinstance(self.tune, Online):
             method = _mode(self.point, 1)
@@ -352,41 +353,6 @@ def _blank(model: Model, subset: Subset) -> Local:
         return Params(weights, scales, model.likelihood.median_noise())
 
     return Local(model, jax.eval_shape(made), subset)
-
-
-def _as_params(model: Model, init: Any) -> Any:
-    """Params from a network's own weights; anything else as it is."""
-    if init is None or isinstance(init, Params | Posterior):
-        return init
-    like = _blank(model, All()).params
-    shapes = [str(jax.tree.map(jnp.shape, tree)) for tree in (like.weights, init)]
-    if shapes[0] != shapes[1]:
-        raise InputError(f"init= of shapes {shapes[0]}", shapes[1], "Start from weights of this very network.")
-    layout = model.network.layout(init)
-    scales = model.prior.median_scales(init, layout)
-    return Params(model.prior.raw(init, scales, layout), scales, model.likelihood.median_noise())
-
-
-def _given(model: Model, init: Any) -> Params:
-    """The mode that was handed over."""
-    if init is None:
-        raise InputError(
-            "init=, the weights, with point=None", "none", "Write fit(model, data, init=weights, key=key)."
-        )
-    if isinstance(init, Posterior):
-        init = jax.tree.map(lambda leaf: leaf[0], init.components(init.key, None))
-    params = _as_params(model, init)
-    like = _blank(model, All()).params
-    full = Params(
-        params.weights,
-        params.scales
-        or (like.scales and model.prior.median_scales(params.weights, model.network.layout(params.weights))),
-        params.noise or (like.noise and model.likelihood.median_noise()),
-    )
-    shapes = [str(jax.tree.map(jnp.shape, tree)) for tree in (like, full)]
-    if shapes[0] != shapes[1]:
-        raise InputError(f"init= of shapes {shapes[0]}", shapes[1], "Hand over weights of this very network.")
-    return jax.tree.map(jnp.asarray, full)
 
 
 def _moved(model: Model, params: Params, tuned: evidence.Tuned) -> Params:

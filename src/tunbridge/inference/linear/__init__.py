@@ -1,0 +1,1 @@
+"""Trained features, and above them a linear layer whose posterior is known exactly."""

@@ -1,0 +1,120 @@
+"""What a network's last layer multiplies, and whether it is the last thing that happens."""
+
+import dataclasses
+import operator
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import PyTree
+from tunbridge.inference.linear.moments import Moments
+from tunbridge.model.model import Model
+from tunbridge.model.networks import sites as places
+from tunbridge.model.networks.sites import Sites
+from tunbridge.model.subsets import LastLayer
+
+_BLOCK_NUMBERS = 2**23
+"""How many features a block of rows may hold."""
+_MOST_ROWS = 4096
+_TRIED = (-100.0, -1.0, 1.0, 100.0)
+"""Sizes of last layers for which outputs are compared with the linear formula."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Layer:
+    """The last layer among a network's groups of weights."""
+
+    sites: Sites
+    number: int
+
+    @property
+    def index(self) -> np.ndarray:
+        """The number of each of its weights, (features, outputs); the last feature may be the constant."""
+        return self.sites.groups[self.number].index
+
+
+def last(model: Model, weights: PyTree) -> Layer:
+    """The last layer, from the network's program."""
+    sites = places.find(model.network.apply, weights, model.inputs)
+    if not sites.groups:
+        raise _not_linear("one without a matrix of weights of its own")
+    chosen = LastLayer().chosen(weights, sites)
+    return Layer(sites, next(i for i, group in enumerate(sites.groups) if chosen[group.index].all()))
+
+
+def with_layer(weights: PyTree, index: np.ndarray, values: Array) -> PyTree:
+    """The weights with other ones in the last layer."""
+    flat, back = ravel_pytree(weights)
+    return back(flat.at[index].set(values.astype(flat.dtype)))
+
+
+@jax.jit
+def evaluate(model: Model, weights: PyTree, x: Array) -> tuple[Array, Array]:
+    """Outputs (rows, outputs) and features (rows, positions, features), in one pass through the network."""
+    layer = last(model, weights)
+
+    def one(row: Array) -> tuple[Array, Array]:
+        evaluation = layer.sites.evaluate(weights, row)
+        return evaluation.outputs, evaluation.activations[layer.number]
+
+    return jax.vmap(one)(x)
+
+
+def blockwise(function: Callable[[np.ndarray], tuple[Array, ...]], x: np.ndarray, width: int) -> list[np.ndarray]:
+    """A function of rows that makes `width` numbers of each, in blocks of a few sizes."""
+    most = int(np.clip(_BLOCK_NUMBERS // width, 1, _MOST_ROWS))
+    size = min(most, max(8, 1 << (len(x) - 1).bit_length()))
+    parts = []
+    for start in range(0, len(x), size):
+        some = np.asarray(x[start : start + size])
+        padded = np.concatenate([some, np.repeat(some[-1:], size - len(some), axis=0)])
+        parts.append([np.asarray(part[: len(some)]) for part in function(padded)])
+    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+
+
+def gather(model: Model, weights: PyTree, data: Data | Stream) -> Moments:
+    """The sums over all rows of features and of what the last layer has to explain."""
+    batches = (Data(x, y) for x, y in data.make(0)) if isinstance(data, Stream) else [data]
+    return reduce(operator.add, (part for batch in batches for part in _blocks(model, weights, batch)))
+
+
+def _blocks(model: Model, weights: PyTree, data: Data) -> Iterator[Moments]:
+    layer = np.asarray(ravel_pytree(weights)[0], np.float64)[last(model, weights).index]
+    y = np.asarray(model.likelihood.check(data.y), np.float64)
+    weight = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
+    for start in range(0, data.num, _MOST_ROWS):
+        own = slice(start, start + _MOST_ROWS)
+        found = blockwise(partial(evaluate, model, weights), np.asarray(data.x[own]), len(layer))
+        outputs, phi = found[0].astype(np.float64), found[1][:, 0].astype(np.float64)
+        yield Moments.of(phi, y[own] - (outputs - phi @ layer), weight[own])
+
+
+def check_linear(model: Model, weights: PyTree, x: np.ndarray) -> None:
+    """InputError unless outputs are features times the last layer, plus what does not depend on it."""
+    index = last(model, weights).index
+    outputs, features = jax.eval_shape(partial(evaluate, model), weights, x)
+    if features.shape[1] != 1 or index.shape[1] != outputs.shape[1]:
+        raise _not_linear(f"a last matrix of weights used {features.shape[1]} times for {outputs.shape[1]} outputs")
+    direction = np.random.default_rng(0).normal(size=index.shape) / np.sqrt(len(index))
+    zero, _ = evaluate(model, with_layer(weights, index, jnp.zeros(index.shape)), x)
+    for factor in _TRIED:
+        layer = jnp.asarray(factor * direction)
+        found, phi = (np.asarray(part, np.float64) for part in evaluate(model, with_layer(weights, index, layer), x))
+        wanted = np.asarray(zero, np.float64) + phi[:, 0] @ (factor * direction)
+        if not np.allclose(found, wanted, rtol=0.0, atol=1e-2 * np.abs(wanted).max()):
+            raise _not_linear("one in which something follows, or that is used elsewhere too")
+
+
+def _not_linear(got: str) -> InputError:
+    return InputError(
+        "a network whose outputs are its last layer's, a matrix and a bias",
+        got,
+        "End the network in a dense layer, or use tb.Laplace(subset=tb.subsets.LastLayer()).",
+    )

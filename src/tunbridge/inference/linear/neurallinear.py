@@ -1,0 +1,167 @@
+"""The neural linear model: features of a trained network, and an exact last layer."""
+
+import dataclasses
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core import memory
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import ConvergenceWarning, InputError
+from tunbridge.core.types import Key, Params
+from tunbridge.inference.base import Method, check_door
+from tunbridge.inference.linear import evidence, features
+from tunbridge.inference.linear.conjugate import Family, Normal
+from tunbridge.inference.linear.moments import Moments, alike, num_bytes
+from tunbridge.inference.linear.posterior import LinearLayer
+from tunbridge.inference.point.given import as_params, given
+from tunbridge.inference.point.map import MAP
+from tunbridge.inference.posteriors import Point, Posterior
+from tunbridge.model.likelihoods.gaussian import Gaussian
+from tunbridge.model.model import Model
+from tunbridge.runtime.loop import Options
+
+_TRIED_ROWS = 8
+
+
+class NeuralLinear(Method):
+    r"""Bayesian linear regression on the features of a trained network :cite:p:`snoek2015scalable`.
+
+    The network is trained as a point estimate. What its last layer multiplies, :math:`\phi(x)` with the constant of the
+    bias, is then held fixed, and the posterior of the last layer is exact, with the exact evidence: `LinearLayer`.
+    Noise has to be normal, the prior of the last layer normal and independent. Features are those of the point estimate
+    with the same key.
+
+    Unknown prior scales of the last layer maximise the evidence together with their priors. Features have seen the
+    rows, so that noise by the evidence would be too small: `conjugate.Normal` keeps what the point estimate measured on
+    held-out rows, and tunes it with the scales only where nothing is trained.
+
+    Parameters
+    ----------
+    point
+        How features are trained; None takes the weights that `fit` is given as ``init=`` (parameters, a posterior, or
+        the network's own weights), and trains nothing.
+    family
+        What is believed of noise and weights, from `tunbridge.conjugate`: `Normal` at one value of the noise, or
+        `NormalInverseGamma`, which integrates it out.
+
+    Examples
+    --------
+    Thompson sampling: the best place according to one draw of the function is tried next.
+
+    >>> import jax, numpy as np, tunbridge as tb
+    >>> model = tb.Model(tb.networks.MLP((8,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))
+    >>> x = np.linspace(-1.0, 1.0, 8)[:, None]
+    >>> method = tb.NeuralLinear(tb.MAP(train=tb.Train(100)))
+    >>> posterior = method.fit(model, tb.Data(x, np.sin(3.0 * x)), key=jax.random.key(0))
+    >>> grid = np.linspace(-1.0, 1.0, 50)[:, None]
+    >>> draw = jax.tree.map(lambda leaf: leaf[0], posterior.sample(jax.random.key(1), 1))
+    >>> best = grid[np.argmax(posterior.model.outputs(draw, grid), axis=0)]
+    >>> posterior = posterior.update(tb.Data(best, np.sin(3.0 * best)))
+    >>> float(posterior.moments.num)
+    9.0
+    """
+
+    point: MAP | None = MAP()
+    family: Family = Normal()
+
+    def __check_init__(self):
+        if not isinstance(self.point, MAP | None):
+            raise InputError("point= as tb.MAP() or None", repr(self.point)[:60], "Write tb.NeuralLinear().")
+        if not isinstance(self.family, Family):
+            raise InputError(
+                "family= as an object of tunbridge.conjugate",
+                repr(self.family)[:60],
+                "Write tb.conjugate.Normal() or tb.conjugate.NormalInverseGamma().",
+            )
+
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        """Features first, then the layer above each."""
+        check_door(model, data, key)
+        model = dataclasses.replace(model, prior=model.prior.marginal())
+        bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
+        self._refuse(bound, np.asarray(rows.x[:_TRIED_ROWS]))
+        points: list[Any]
+        if self.point is None:
+            points = [Point(bound, key, given(bound, options.init))] * size
+        else:
+            options = options._replace(init=as_params(bound, options.init))
+            points = self.point.posteriors(model, data, key, size, options)
+        keys = jax.random.split(jax.random.fold_in(key, 1), size)
+        return [self._above(point, data, own) for point, own in zip(points, keys, strict=True)]
+
+    def _above(self, point: Point, data: Data | Stream, key: Key) -> LinearLayer:
+        """The posterior of the layer above a network's features."""
+        model, params = point.model, point.params
+        moments = features.gather(model, model.weights(params), data)
+        params, notes = self._tuned(model, params, moments)
+        return LinearLayer.given(model, key, params, self.family, moments, notes=(*point.notes, *notes))
+
+    def _tuned(self, model: Model, params: Params, moments: Moments) -> tuple[Params, list[str]]:
+        """Unknown scales, and noise where nothing was trained, at the largest evidence."""
+        notes = []
+        if self.family.integrates:
+            notes.append("Given the features noise is integrated out, under the inverse-gamma prior of the family.")
+        free_noise = bool(params.noise) and self.point is None and not self.family.integrates
+        if not params.scales and not free_noise:
+            return params, notes
+        tuned = evidence.maximise(self.family, model, params, moments, free_noise=free_noise)
+        if tuned.at_bound:
+            warnings.warn(
+                f"The evidence grows beyond a factor of 1,000 in {tuned.at_bound} of {tuned.num} unknowns, which stay "
+                "there: give these a narrower prior, or a number.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        if tuned.num:
+            names = "noise and prior scales of the last layer" if free_noise else "prior scales of the last layer"
+            notes.append(f"Given the features unknown {names} maximise the exact evidence.")
+        layout, weights = model.network.layout(params.weights), model.weights(params)
+        return Params(model.prior.raw(weights, tuned.scales, layout), tuned.scales, tuned.noise), notes
+
+    def _refuse(self, model: Model, x: np.ndarray) -> None:
+        """InputError, before anything is trained, where there is no closed form or not the memory for it."""
+        if not isinstance(model.likelihood, Gaussian):
+            raise InputError(
+                "a Gaussian likelihood, whose last layer has an exact posterior",
+                type(model.likelihood).__name__,
+                "Use tb.Laplace(subset=tb.subsets.LastLayer()).",
+            )
+        self.family.check(model.likelihood)
+        if not model.prior.gaussian:
+            raise _other_prior(model)
+        params = _some(model)
+        features.check_linear(model, params.weights, x)
+        try:
+            found = evidence.beliefs(model, *params)
+        except InputError as error:
+            raise _other_prior(model) from error
+        variances, noise = found.numbers()
+        width, outputs = variances.shape
+        needed = num_bytes(width, 1 if alike(self.family.unit(noise)[None] / variances) else outputs)
+        if needed > (there := memory.available()):
+            raise InputError(
+                f"a last layer whose covariance fits in {there / 1e9:.1f} GB of memory",
+                f"one of {width:,} features, which takes {needed / 1e9:.1f} GB",
+                "Narrow the last hidden layer.",
+            )
+
+
+def _some(model: Model) -> Params:
+    """Weights of any size and unknowns that are 0 on the real line, to try the model with."""
+    like = jax.eval_shape(lambda key: model.sample_params(key, model.example()), jax.random.key(0))
+    rng = np.random.default_rng(0)
+    weights = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), like.weights)
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (like.scales, like.noise))
+    return Params(weights, *zeros)
+
+
+def _other_prior(model: Model) -> InputError:
+    return InputError(
+        "independent normal weights in the last layer, whose posterior is exact",
+        f"priors.{type(model.prior).__name__}",
+        "Use priors.Normal, or tb.Laplace(subset=tb.subsets.LastLayer()).",
+    )

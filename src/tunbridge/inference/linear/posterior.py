@@ -1,0 +1,162 @@
+"""Fixed features, and the exact distribution of the weights above them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.data import Data, Stream, check_x
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params, Predictive, PyTree
+from tunbridge.inference.linear import evidence, features
+from tunbridge.inference.linear.conjugate import Family, NormalInverseGamma
+from tunbridge.inference.linear.moments import Moments, Solved
+from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.model import transforms
+from tunbridge.model.model import Model
+from tunbridge.predict.linearised import NormalPredictive
+from tunbridge.predict.parts import Parts
+from tunbridge.predict.student import StudentPredictive
+
+
+class LinearLayer(Posterior):
+    r"""The exact posterior of a last layer above fixed features :math:`\phi(x)`.
+
+    .. math::
+
+        w_j \mid \sigma^2, y \sim N(m_j, \sigma^2 (\Phi^\top \Phi + D_j)^{-1}), \qquad
+        m_j = (\Phi^\top \Phi + D_j)^{-1} \Phi^\top y_j
+
+    with :math:`\sigma^2` known, or integrated out: then y is Student's t. Predictions are closed forms; a draw is a
+    whole network, as Thompson sampling needs it.
+
+    Parameters
+    ----------
+    params
+        Everything at one value: the last layer at its posterior mean.
+    family
+        Of `tunbridge.conjugate`.
+    moments
+        Sums over the rows that were seen.
+    solved
+        The weights given these.
+    noise
+        The variance of the noise, one or one an output: known, or :math:`1 / E[\sigma^{-2} \mid y]`.
+    log_evidence
+        Log p(y | features), exact, at these prior scales.
+    """
+
+    params: Params
+    family: Family
+    moments: Moments
+    solved: Solved
+    noise: np.ndarray
+    log_evidence: np.ndarray
+
+    @staticmethod
+    def given(model: Model, key: Key, params: Params, family: Family, moments: Moments, **rest: Any) -> "LinearLayer":
+        """The posterior at features, prior scales and noise of `params`, from sums over rows."""
+        weights = model.weights(params)
+        variances, noise = evidence.beliefs(model, weights, params.scales, params.noise).numbers()
+        solved = evidence.condition(family, moments, variances, noise)
+        value = np.asarray(family.log_evidence(moments, solved, noise))
+        noise = 1.0 / family.precision(moments, solved, noise)
+        if family.integrates:
+            params = _with_noise(model, params, jnp.asarray(noise))
+        layer, index = jnp.asarray(solved.mean), features.last(model, weights).index
+        params = _raw(model, params, features.with_layer(weights, index, layer))
+        return LinearLayer(model, key, params, family, moments, solved, noise, value, **rest)
+
+    def update(self, data: Data | Stream) -> "LinearLayer":
+        """The posterior after more rows: features, prior scales and noise as they are, nothing is trained.
+
+        Rows may come in any portions: the result is that of all rows at once.
+        """
+        rows = data.first if isinstance(data, Stream) else data
+        if not isinstance(rows, Data):
+            raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
+        weights = self.model.weights(self.params)
+        self.model.check_inputs(weights, rows.x, self.model.likelihood.num_outputs(self.model.likelihood.check(rows.y)))
+        moments = self.moments + features.gather(self.model, weights, data)
+        rest = {"notes": self.notes, "provenance": self.provenance}
+        return LinearLayer.given(self.model, self.key, self.params, self.family, moments, **rest)
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Draws of the last layer, and of the noise where it is integrated out; all else is the same in each."""
+        key_noise, key_weights = jax.random.split(key)
+        noise = jnp.broadcast_to(jnp.asarray(self.noise), (num, len(self.noise)))
+        if isinstance(self.family, NormalInverseGamma):
+            shape, rate = map(jnp.asarray, self.family.updated(self.moments, self.solved, self.noise))
+            noise = rate[None] / jax.random.gamma(key_noise, shape, noise.shape)
+        mean, roots = self.solved.mean, self.solved.roots
+        return _draws(self.model, self.params, self.family.integrates, mean, roots, noise, key_weights)
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """`num` draws, 100 unless told."""
+        return self.sample(key, DRAWS if num is None else num)
+
+    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+        """The distribution of y at x in closed form; see `Posterior.predict`."""
+        if num is not None:
+            raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")
+        x = check_x(x)
+        draws = self.pushed(x, self.key if key is None else key, None)
+        function = partial(_moments, self.model, self.model.weights(self.params), self.solved.roots)
+        mean, spread = features.blockwise(function, x, self.solved.roots.shape[0] * self.solved.roots.shape[1])
+        if isinstance(self.family, NormalInverseGamma):
+            updated = self.family.updated(self.moments, self.solved, self.noise)
+            return StudentPredictive(draws, mean, 1.0 + spread.astype(np.float64), *updated)
+        noise = np.broadcast_to(self.noise[None], mean.shape)
+        covariance = (noise * spread)[:, :, None] * np.eye(mean.shape[1])[None]
+        return NormalPredictive(draws, *map(jnp.asarray, (mean, covariance, noise)))
+
+    def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
+        """One pass: outputs, and their variances in closed form."""
+        noise = self.family.variance(self.moments, self.solved, self.noise)
+        return _at_once, (self.model, self.model.weights(self.params), self.solved.roots, noise)
+
+
+def _at_once(state: tuple[Model, PyTree, Array, Array], x: Array) -> Parts:
+    model, weights, roots, noise = state
+    mean, spread = _moments(model, weights, roots, x)
+    noise = jnp.broadcast_to(jnp.broadcast_to(noise, mean.shape[1:])[None], mean.shape)
+    return Parts(mean, noise, noise * spread)
+
+
+@jax.jit
+def _moments(model: Model, weights: PyTree, roots: Array, x: Array) -> tuple[Array, Array]:
+    r"""The outputs' mean, and :math:`\phi^\top (\Phi^\top \Phi + D)^{-1} \phi`, (rows, outputs) each."""
+    outputs, phi = features.evaluate(model, weights, x)
+    spread = jnp.sum(jnp.einsum("na,jab->njb", phi[:, 0], roots) ** 2, axis=2)
+    return outputs, jnp.broadcast_to(spread, outputs.shape)
+
+
+@partial(jax.jit, static_argnums=2)
+def _draws(model: Model, params: Params, noisy: bool, mean: Array, roots: Array, noise: Array, key: Key) -> Params:
+    """A draw for each variance of the noise, (draws, 1 or outputs), which is unknown where it is noisy."""
+    weights = model.weights(params)
+    index = features.last(model, weights).index
+    z = jax.random.normal(key, (len(noise), *mean.T.shape), mean.dtype)
+
+    def one(variance: Array, z: Array) -> Params:
+        drawn = mean + jnp.sqrt(variance)[None] * jnp.sum(roots * z[:, None], axis=2).T
+        found = _with_noise(model, params, variance) if noisy else params
+        return _raw(model, found, features.with_layer(weights, index, drawn))
+
+    return jax.vmap(one)(noise, z)
+
+
+def _with_noise(model: Model, params: Params, variance: Array) -> Params:
+    """The parameters with this variance of the noise, which is unknown."""
+    likelihood: Any = model.likelihood
+    (prior,) = transforms.unknowns(likelihood.numbers)
+    return params._replace(noise=(transforms.to_real(prior, jnp.sqrt(variance).reshape(prior.shape())),))
+
+
+def _raw(model: Model, params: Params, weights: Any) -> Params:
+    """The parameters with these weights of the network."""
+    return params._replace(weights=model.prior.raw(weights, params.scales, model.network.layout(weights)))

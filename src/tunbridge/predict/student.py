@@ -1,0 +1,81 @@
+"""Predictive distributions of numbers whose noise was integrated out: Student's t, in closed form."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.special import betaln, digamma, gammaln, stdtr, stdtrit
+
+from tunbridge.core.errors import InputError
+from tunbridge.predict.numbers import NumberPredictive
+from tunbridge.predict.outputs import Outputs
+
+
+class StudentPredictive(NumberPredictive):
+    r"""Numbers whose outputs are Student's t, :math:`y \sim t_\nu(\mu, s)`: no draws.
+
+    Outputs that share their noise are jointly a multivariate t. Aleatoric is the mean variance of the noise, epistemic
+    the variance of the network's output. What is asked of single networks (`functions`, `log_probs`, `sample`) is
+    answered by draws.
+
+    Parameters
+    ----------
+    outputs
+        Those of drawn networks, computed when they are asked for.
+    mean, stretch
+        The centre, and how many times larger than that of the noise alone the squared scale is, (points, outputs).
+    shape, rate
+        Of the inverse-gamma posterior of the variance of the noise, (1,) if outputs share it, or (outputs,).
+    """
+
+    def __init__(self, outputs: Outputs, mean: Any, stretch: Any, shape: Any, rate: Any):
+        super().__init__(outputs)
+        self._mean = jnp.asarray(mean)
+        self._stretch = np.asarray(stretch, np.float64)
+        self._df, self._groups = 2.0 * np.asarray(shape), len(shape)
+        width = mean.shape[1]
+        noise = np.where(shape > 1.0, rate / np.where(shape > 1.0, shape - 1.0, 1.0), np.inf)
+        self._noise = np.broadcast_to(noise, (width,))[None]
+        self._scale = np.sqrt(np.broadcast_to(rate / shape, (width,))[None] * self._stretch)
+
+    @property
+    def _moments(self) -> tuple[Array, Array, Array]:
+        noise = np.broadcast_to(self._noise, self._stretch.shape)
+        return self._mean, jnp.asarray(noise), jnp.asarray(noise * (self._stretch - 1.0))
+
+    @property
+    def _profile(self) -> tuple[Array, Array]:
+        half = 0.5 * self._df
+        constant = (half + 0.5) * (digamma(half + 0.5) - digamma(half)) + 0.5 * np.log(self._df) + betaln(half, 0.5)
+        return self._mean, jnp.asarray(np.log(self._scale) + constant[None])
+
+    def quantile(self, q: Any) -> Array:
+        """Of the t, (points, outputs); for several levels (levels, points, outputs)."""
+        levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
+        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
+            raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        scores = stdtrit(self._df, levels.astype(np.float64)[..., None])[..., None, :]
+        lead = (None,) * levels.ndim
+        return jnp.asarray(np.asarray(self._mean, np.float64)[lead] + scores * self._scale[lead])
+
+    def cdf(self, y: Any) -> Array:
+        """P(Y <= y) an output, (..., points, outputs)."""
+        values = np.asarray(y, np.float64)
+        if values.shape[-2:] != self._mean.shape:
+            raise InputError(f"y of shape (..., {self._mean.shape})", f"shape {values.shape}", "Reshape y.")
+        return jnp.asarray(stdtr(self._df, self._scores(values)))
+
+    def log_prob(self, y: Any) -> Array:
+        """Log p(y) of all outputs jointly, (points,)."""
+        scores = self._scores(np.asarray(self._checked(y), np.float64))
+        grouped = scores.reshape(len(scores), self._groups, -1)
+        df, width = self._df, grouped.shape[2]
+        constant = gammaln(0.5 * (df + width)) - gammaln(0.5 * df) - 0.5 * width * np.log(np.pi * df)
+        kernel = -0.5 * (df + width)[None] * np.log1p(np.sum(grouped**2, axis=2) / df[None])
+        return jnp.asarray(constant.sum() + kernel.sum(axis=1) - np.log(self._scale).sum(axis=1))
+
+    def _scores(self, y: np.ndarray) -> np.ndarray:
+        lead = (None,) * (y.ndim - 2)
+        return (y - np.asarray(self._mean, np.float64)[lead]) / self._scale[lead]
