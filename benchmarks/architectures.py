@@ -224,7 +224,7 @@ def peaks(rows):
         found.append({"simulation": number, **chosen, "posterior": np.exp(log_p - logsumexp(log_p)).tolist()})
     judges = [name for name in found[0] if name not in ("simulation", "posterior")] if found else []
     right = {judge: sum(one[judge] == TRUE for one in found) for judge in judges}
-    return {"true units": TRUE, "rows": NUM, "noise": NOISE, "right": right, "peaks": found}
+    return {"true units": TRUE, "points": NUM, "noise": NOISE, "right": right, "peaks": found}
 
 
 class Study:
