@@ -3,6 +3,7 @@
 from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
+from tunbridge.bench.models import ModelRanking, rank_models
 from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.promises import PROMISES, Promise, deviation
 from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
@@ -15,6 +16,7 @@ __all__ = [
     "Comparison",
     "ExactProcess",
     "FittedProcess",
+    "ModelRanking",
     "Problem",
     "Promise",
     "Ranking",
@@ -29,6 +31,7 @@ __all__ = [
     "load_reference",
     "make_reference",
     "prior_predictive",
+    "rank_models",
     "rank_priors",
     "sbc",
     "sensitivity",

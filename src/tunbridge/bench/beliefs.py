@@ -2,12 +2,13 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import jax
 import numpy as np
 
-from tunbridge.bench.compare import Comparison, compare
+from tunbridge.bench.compare import compare
+from tunbridge.bench.models import learn, score
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
@@ -136,7 +137,8 @@ def sensitivity(
     """
     rows = []
     for scale in scales:
-        found = _under(make(float(scale)), model, train, test, Ensemble() if method is None else method, key)
+        under = dataclasses.replace(model, prior=make(float(scale)))
+        found = compare(under, train, test, {_ONE: method or Ensemble()}, key=key, progress=False)
         predictive = found.predictives[_ONE]
         spread = {
             "total": float(np.mean(np.asarray(predictive.total))),
@@ -181,15 +183,7 @@ def rank_priors(
     """
     rows = []
     for name, prior in priors.items():
-        found = _under(prior, model, train, test, method or TemperedSMC(), key)
-        posterior = cast(Draws, found.posteriors[_ONE].posterior)
-        scores = -np.asarray(found.predictives[_ONE].log_prob(found.truth))
-        error = float(scores.std(ddof=1) / np.sqrt(len(scores)))
-        evidence = float(cast(Any, posterior.log_evidence))
-        rows.append({"prior": name, "log evidence": evidence, "NLL": float(scores.mean()), "its error": error})
+        found = learn(dataclasses.replace(model, prior=prior), train, method or TemperedSMC(), key=key)
+        scores = score(found.posterior, model, train, test)
+        rows.append({"prior": name, "log evidence": found.log_evidence, **scores})
     return Ranking(sorted(rows, key=lambda row: -row["log evidence"]))
-
-
-def _under(prior: Prior, model: Model, train: Any, test: Any, method: Method, key: Key) -> Comparison:
-    """A comparison of one method, with another prior in the model."""
-    return compare(dataclasses.replace(model, prior=prior), train, test, {_ONE: method}, key=key, progress=False)

@@ -109,12 +109,8 @@ def compare(
         Show bars.
     """
     key = jax.random.key(0) if key is None else key
-    x, y, weight = _rows(train)
-    test_x, test_y, _ = _rows(test)
-    truth = np.asarray(model.bind(Data(x, y, weight))[0].likelihood.check(Data(test_x, test_y).y))
-    scores = _scores(model.likelihood)
-    if not isinstance(model.likelihood, OfClasses):
-        truth = np.asarray(test_y, np.float64).reshape(truth.shape)
+    x, y, weight = as_rows(train)
+    test_x, truth, scores = as_rows(test)[0], as_scored(model, train, test), _scores(model.likelihood)
     rows, posteriors, predictives = [], {}, {}
     for name, method in _named(methods).items():
         folder = None if checkpoint is None else Path(checkpoint) / name
@@ -128,8 +124,16 @@ def compare(
     return Comparison(rows, posteriors, predictives, truth)
 
 
-def _rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:
+def as_rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:
+    """x, y and weight, as given."""
     return (data.x, data.y, data.weight) if isinstance(data, Data) else (*data, None)
+
+
+def as_scored(model: Model, train: Data | tuple[Any, Any], test: Data | tuple[Any, Any]) -> np.ndarray:
+    """The test targets as the likelihood scores them, numbers with the digits they came with."""
+    x, y, _ = as_rows(test)
+    truth = np.asarray(model.bind(Data(*as_rows(train)))[0].likelihood.check(Data(x, y).y))
+    return truth if isinstance(model.likelihood, OfClasses) else np.asarray(y, np.float64).reshape(truth.shape)
 
 
 def _named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dict[str, Method]:

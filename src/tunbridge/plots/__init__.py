@@ -3,6 +3,7 @@
 from tunbridge.plots.chains import energy, ranks, trace
 from tunbridge.plots.checks import check
 from tunbridge.plots.curves import band, split
+from tunbridge.plots.evidence import evidence
 from tunbridge.plots.priors import densities, influence, prior_functions
 from tunbridge.plots.reliability import calibration, reliability
 from tunbridge.plots.rows import observed, parts
@@ -14,6 +15,7 @@ __all__ = [
     "check",
     "densities",
     "energy",
+    "evidence",
     "influence",
     "observed",
     "parts",

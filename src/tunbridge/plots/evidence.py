@@ -1,0 +1,34 @@
+"""Evidence against what it foretells."""
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tunbridge.core.errors import InputError
+from tunbridge.plots.curves import BLUE, GREY, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+
+class Ranked(Protocol):
+    """Models by evidence, as `tunbridge.bench.rank_models` finds them."""
+
+    rows: list[dict[str, Any]]
+    rank_correlation: float | None
+
+
+def evidence(ranking: Ranked, *, axes: "Axes | None" = None) -> "Axes":
+    """Log evidence a row against the test NLL of each model, with its standard error: good models are top left."""
+    if "NLL" not in ranking.rows[0]:
+        raise InputError("a ranking with test rows", "one without", "Write rank_models(models, data, test, key=key).")
+    axes = new_axes(axes)
+    nll, error, value = (np.array([row[name] for row in ranking.rows]) for name in ("NLL", "its error", "a row"))
+    axes.errorbar(nll, value, xerr=error, fmt="o", color=BLUE, ecolor=GREY, elinewidth=0.7, ms=5)
+    for x, y, row in zip(nll, value, ranking.rows, strict=True):
+        axes.annotate(row["model"], (x, y), xytext=(5, 4), textcoords="offset points", fontsize="small")
+    axes.margins(0.08)
+    correlation = ranking.rank_correlation
+    said = "" if correlation is None else f": rank correlation {correlation:.2f}"
+    axes.set(xlabel="test NLL", ylabel="log evidence a row", title=f"Evidence and test{said}")
+    return axes
