@@ -23,7 +23,9 @@ def _of_set(name: str, splits: dict[str, Any]) -> Iterator[dict[str, Any]]:
         seconds = float(np.mean([split["fits"][label]["seconds"] for split in there]))
         for way in there[0]["fits"][label]["rows"]:
             rows = [split["fits"][label]["rows"][way] for split in there]
-            figures = {key: float(np.mean([row[key] for row in rows])) for key in rows[0] if "over" not in key}
+            figures = {
+                key: float(np.mean([row[key] for row in rows])) for key in rows[0] if not key.startswith("over_")
+            }
             made = {"set": name, "fit": label, "way": way, "splits": len(rows), **figures}
             for over in ("over_point", "over_map"):
                 if over in rows[0]:
@@ -59,9 +61,15 @@ def written(over: dict[str, Any] | None) -> str:
     return f"{over['mean']:+.4f} ± {over['se']:.4f}{' (worse)' if over['worse'] else ''}"
 
 
-def verdicts(summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows that are judged: the default predictive of each structure at MAP's own noise and prior."""
-    return [row for row in summary if row["fit"].endswith(", none") and row["way"] in CLOSED]
+def judged_table(summary: list[dict[str, Any]]) -> str:
+    """By set and structure: the default predictive at MAP's own noise and prior, over MAP."""
+    rows = [row for row in summary if row["fit"].endswith(", none") and row["way"] in CLOSED]
+    fits = list(dict.fromkeys(row["fit"] for row in rows))
+    lines = [f"| set | {' | '.join(fit.removesuffix(', none') for fit in fits)} |", "|---" * (1 + len(fits)) + "|"]
+    for name in dict.fromkeys(row["set"] for row in rows):
+        of = {row["fit"]: written(row["over_point"]) for row in rows if row["set"] == name}
+        lines.append(f"| {name} | {' | '.join(of.get(fit, '') for fit in fits)} |")
+    return "\n".join(lines)
 
 
 def tables(summary: list[dict[str, Any]]) -> str:
@@ -71,7 +79,8 @@ def tables(summary: list[dict[str, Any]]) -> str:
 
 def _table(name: str, summary: list[dict[str, Any]]) -> str:
     rows = [row for row in summary if row["set"] == name]
-    figures = [key for key in rows[0] if key not in ("set", "fit", "way", "splits", "seconds") and "over" not in key]
+    apart = ("set", "fit", "way", "splits", "seconds")
+    figures = [key for key in rows[0] if key not in apart and not key.startswith("over_")]
     heads = ["fit", "way", "splits", *figures, "NLL over its point", "NLL over MAP", "seconds"]
     lines = [f"**{name}**", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row in rows:
@@ -95,6 +104,13 @@ def gains(summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
         shares = {f"share of {score}": (own[score] - base) / whole[score] for score in scores}
         found.append({"fit": row["fit"], "way": row["way"], **own, **shares})
     return found
+
+
+def gains_table(rows: list[dict[str, Any]]) -> str:
+    heads = list(rows[0]) if rows else []
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"] if rows else []
+    cells = [[row["fit"], row["way"], *(f"{row[head]:.3f}" for head in heads[2:])] for row in rows]
+    return "\n".join([*lines, *(f"| {' | '.join(one)} |" for one in cells)])
 
 
 def latency_table(rows: list[dict[str, Any]]) -> str:
