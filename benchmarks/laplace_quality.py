@@ -264,9 +264,8 @@ def latency(options: argparse.Namespace) -> None:
             shape = "-".join(str(size) for size in (784, *hidden, 10))
             made = {"network": shape, "rows": num}
             rows += [{**made, "method": m, "ms": ms, "ratio": ms / times["forward pass"]} for m, ms in times.items()]
-    figures = read()
-    write({**figures, "latency": rows})
-    print(latency_table(rows))
+            print(latency_table(rows[-len(times) :]), flush=True)
+        write({**read(), "latency": rows})
 
 
 def table(_: argparse.Namespace) -> None:
