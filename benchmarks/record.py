@@ -11,7 +11,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 
 
-def record(name: str, figures: dict[str, Any], command: str | None = None) -> None:
+def record(name: str, figures: dict[str, Any], command: str | None = None, show: bool = True) -> None:
     machine = {
         "date": datetime.date.today().isoformat(),
         "processor": platform.machine(),
@@ -21,5 +21,9 @@ def record(name: str, figures: dict[str, Any], command: str | None = None) -> No
         "command": f"python benchmarks/{command or name + '.py'}",
     }
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine, **figures}, indent=1) + "\n")
-    print(path.read_text())
+    text = json.dumps({"machine": machine, **figures}, indent=1) + "\n"
+    half = path.with_suffix(".part")
+    half.write_text(text)
+    half.replace(path)
+    if show:
+        print(text)
