@@ -17,6 +17,8 @@ from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
 from tunbridge.inference.laplace.gaussian import Linearised
 from tunbridge.inference.laplace.laplace import Laplace
+from tunbridge.inference.linear.neurallinear import NeuralLinear
+from tunbridge.inference.linear.posterior import LinearLayer
 from tunbridge.inference.mcmc.smc import TemperedSMC
 from tunbridge.inference.posteriors import Draws
 from tunbridge.inference.standardised import Standardised, fit_standardised
@@ -134,7 +136,7 @@ def score(posterior: Standardised, model: Model, train: Rows, test: Rows) -> dic
 
 def _evidence(fit: Standardised) -> float:
     posterior = fit.posterior
-    if not isinstance(posterior, Draws | Linearised) or posterior.log_evidence is None:
+    if not isinstance(posterior, Draws | Linearised | LinearLayer) or posterior.log_evidence is None:
         raise InputError("a posterior with its evidence", type(posterior).__name__, "Use tb.Laplace().")
     return float(posterior.log_evidence)
 
@@ -142,7 +144,7 @@ def _evidence(fit: Standardised) -> float:
 def _refuse(models: Mapping[str, Model], method: Method, starts: int) -> None:
     if not isinstance(models, Mapping) or not models or not all(isinstance(one, Model) for one in models.values()):
         raise InputError("a mapping of names to models", repr(models)[:60], 'Write {"small": tb.Model(...), ...}.')
-    if not isinstance(method, Laplace | TemperedSMC):
+    if not isinstance(method, Laplace | NeuralLinear | TemperedSMC):
         name = type(method).__name__
         raise InputError("a method that finds the evidence", name, "Use tb.Laplace() or tb.TemperedSMC().")
     if starts < 1:
