@@ -42,7 +42,12 @@ STRUCTURES = {
     "diagonal": {"structure": tb.structures.Diagonal()},
     "full": {"structure": tb.structures.Full()},
 }
-LINKS = {"probit": tb.links.Probit(), "bridge": tb.links.Bridge(), "montecarlo": tb.links.MonteCarlo(100)}
+LINKS = {
+    "quadrature": tb.links.Quadrature(),
+    "probit": tb.links.Probit(),
+    "bridge": tb.links.Bridge(),
+    "montecarlo": tb.links.MonteCarlo(100),
+}
 SAMPLED = ("kronecker", "full")
 """Structures whose draws are also put through the network itself."""
 CHAINED = ("yacht", "boston", "energy", "concrete")

@@ -16,7 +16,7 @@ from tunbridge.core import tables, tree
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import Provenance
-from tunbridge.core.types import Key, Params, Predictive, PyTree
+from tunbridge.core.types import Key, Likelihood, Network, Params, Predictive, PyTree
 from tunbridge.inference import checks, exchange, store
 from tunbridge.inference.checks import Check
 from tunbridge.inference.summary import Summary, summarise
@@ -121,7 +121,9 @@ class Posterior(eqx.Module):
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
         """A pure function of some arrays and x that answers in brief, and these arrays."""
-        return _answer, (self.model, self.components(self.key, None))
+        params = self.components(self.key, None)
+        weights = jax.vmap(self.model.weights)(params)
+        return _answer, (self.model.network, self.model.likelihood, weights, params.noise)
 
     def summary(self) -> Summary:
         """Mean and standard deviation of each array of unknowns, over the posterior and the array's elements.
@@ -183,9 +185,9 @@ class Posterior(eqx.Module):
         store.save(self, path)
 
 
-def _answer(state: tuple[Model, Params], x: Array) -> Parts:
-    model, params = state
-    return parts(model.likelihood, forward(model, params, x), params.noise)
+def _answer(state: tuple[Network, Likelihood, PyTree, PyTree], x: Array) -> Parts:
+    network, likelihood, weights, noise = state
+    return parts(likelihood, forward(network, weights, x), noise)
 
 
 class Point(Posterior):

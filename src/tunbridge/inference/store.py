@@ -55,6 +55,7 @@ _TABLE = {
     "subsets.LastLayer": "tunbridge.model.subsets:LastLayer",
     "subsets.Paths": "tunbridge.model.subsets:Paths",
     "subsets.Mask": "tunbridge.model.subsets:Mask",
+    "links.Quadrature": "tunbridge.predict.links:Quadrature",
     "links.Probit": "tunbridge.predict.links:Probit",
     "links.Bridge": "tunbridge.predict.links:Bridge",
     "links.MonteCarlo": "tunbridge.predict.links:MonteCarlo",

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core.types import Params, PyTree
+from tunbridge.core.types import Network, Params, PyTree
 from tunbridge.model.model import Model
 
 _BLOCK_NUMBERS = 2**22
@@ -113,16 +113,28 @@ class Outputs:
 
     def _forward(self, x: Any) -> Array:
         if self.centre is None:
-            return forward(self.model, self.params, x)
+            return _forward(self.model, self.params, x)
         return _linear(self.model, self.centre, self.params, x)
 
 
 @jax.jit
-def forward(model: Model, params: Params, x: Array) -> Array:
-    """Outputs (components, points, outputs): a network after another on a CPU, all at once elsewhere."""
-    num = jax.tree.leaves(params)[0].shape[0]
+def _forward(model: Model, params: Params, x: Array) -> Array:
+    """Outputs (components, points, outputs)."""
+    return _one_by_one(lambda one: model.outputs(one, x), params)
+
+
+def forward(network: Network, weights: PyTree, x: Array) -> Array:
+    """Outputs (components, points, outputs) of networks with stacked weights."""
+    if jax.tree.leaves(weights)[0].shape[0] == 1:
+        return network.apply(jax.tree.map(lambda leaf: leaf[0], weights), x)[None]
+    return _one_by_one(lambda one: network.apply(one, x), weights)
+
+
+def _one_by_one(function: Callable[[PyTree], Array], stacked: PyTree) -> Array:
+    """A network after another on a CPU, all at once elsewhere."""
+    num = jax.tree.leaves(stacked)[0].shape[0]
     together = 1 if jax.default_backend() == "cpu" else min(num, _TOGETHER)
-    return jax.lax.map(lambda one: model.outputs(one, x), params, batch_size=together)
+    return jax.lax.map(function, stacked, batch_size=together)
 
 
 @jax.jit
@@ -130,8 +142,7 @@ def _linear(model: Model, centre: Params, params: Params, x: Array) -> Array:
     """The same of the network's linearisation: f(c) + J (w - c) for each component's w."""
     outputs, along = jax.linearize(lambda raw: model.outputs(centre._replace(weights=raw), x), centre.weights)
     away = jax.tree.map(lambda many, one: many - one[None], params.weights, centre.weights)
-    together = 1 if jax.default_backend() == "cpu" else min(jax.tree.leaves(away)[0].shape[0], _TOGETHER)
-    return jax.lax.map(lambda step: outputs + along(step), away, batch_size=together)
+    return _one_by_one(lambda step: outputs + along(step), away)
 
 
 @partial(jax.jit, static_argnums=0)

@@ -40,7 +40,7 @@ def local_of(prior):
     layout = model.network.layout(weights)
     scales = model.prior.median_scales(weights, layout)
     raw = model.prior.raw(weights, scales, layout)
-    return Local(model, tb.Params(raw, scales, model.likelihood.median_noise()), tb.subsets.All())
+    return Local.at(model, tb.Params(raw, scales, model.likelihood.median_noise()), tb.subsets.All())
 
 
 def evidence_of(local, structure):
@@ -50,8 +50,7 @@ def evidence_of(local, structure):
 
 def moved(local, scales, noise):
     """The same weights with other unknowns."""
-    raw = local.model.prior.raw(local.weights, scales, local.model.network.layout(local.params.weights))
-    return Local(local.model, tb.Params(raw, scales, noise), local.subset)
+    return Local(local.model, tb.Params(local.weights, scales, noise), local.subset)
 
 
 CASES = [(structure, scales) for structure in STRUCTURES for scales in SCALES]

@@ -57,7 +57,7 @@ def fit(
 
 def at_params(fitted: Fitted, params: Params) -> Fitted:
     """The same curvature with other prior scales."""
-    local = dataclasses.replace(fitted.evidence.local, params=params)
+    local = Local.at(fitted.evidence.local.model, params, fitted.evidence.local.subset)
     variances = _floored(local.variances(params.scales)) / (1.0 + float(fitted.evidence.damping))
     found, facts = structures.blocks(fitted.structure, fitted.measured, variances, _uniform(local))
     evidence = dataclasses.replace(fitted.evidence, local=local, covariance=Covariance(found, local.size))
@@ -89,9 +89,7 @@ def drift(fitted: Fitted, data: Data | Stream, key: Key) -> np.ndarray:
 def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> float:
     """Of I + H~ at other weights."""
     local = fitted.evidence.local
-    layout = local.model.network.layout(weights)
-    raw = local.model.prior.raw(weights, local.params.scales, layout)
-    moved = dataclasses.replace(local, params=local.params._replace(weights=raw))
+    moved = dataclasses.replace(local, params=local.params._replace(weights=weights))
     variances = _floored(moved.variances(local.params.scales)) / (1.0 + float(fitted.evidence.damping))
     measured = fitted.structure.measure(moved, fitted.evidence.curvature, data, variances, key)
     blocks, _ = structures.blocks(fitted.structure, measured, variances, lambda _: True)
@@ -116,7 +114,7 @@ def _uniform(local: Local) -> Any:
 
 @jax.jit
 def _outputs(local: Local, x: Array) -> Array:
-    return local.model.outputs(local.params, x)
+    return local.model.network.apply(local.weights, x)
 
 
 def _rows(local: Local, data: Data | Stream) -> Rows:

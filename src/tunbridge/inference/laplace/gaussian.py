@@ -25,7 +25,7 @@ from tunbridge.model.networks.sites import Sites
 from tunbridge.model.subsets import Subset
 from tunbridge.predict import links
 from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive
-from tunbridge.predict.links import Link, MonteCarlo, Probit
+from tunbridge.predict.links import Link, MonteCarlo, Quadrature
 from tunbridge.predict.outputs import Outputs
 from tunbridge.predict.parts import Parts
 from tunbridge.predict.push import push
@@ -56,7 +56,7 @@ class StructuredGaussian(Posterior):
     @property
     def local(self) -> Local:
         """The network near the mode."""
-        return Local(self.model, self.params, self.subset)
+        return Local.at(self.model, self.params, self.subset)
 
     def sample(self, key: Key, num: int) -> Params:
         """Draws of the weights around the mode."""
@@ -87,11 +87,12 @@ class Linearised(Posterior):
     gaussian
         The distribution of the weights.
     link
-        From normal outputs to class probabilities: `links.Probit`, `links.Bridge` or `links.MonteCarlo`.
+        From normal outputs to class probabilities: `links.Quadrature`, `links.Probit`, `links.Bridge` or
+        `links.MonteCarlo`.
     """
 
     gaussian: StructuredGaussian
-    link: Link = Probit()
+    link: Link = Quadrature()
 
     @property
     def linear(self) -> bool:
@@ -153,13 +154,15 @@ class Linearised(Posterior):
         """One pass: outputs, and their variances in closed form."""
         if not isinstance(self.model.likelihood, Gaussian | Bernoulli | Categorical):
             return self.gaussian.prepared()
-        return _at_once, (self.gaussian, self.link)
+        gaussian = self.gaussian
+        return _at_once, (gaussian.local, gaussian.structure, gaussian.covariance, self.link)
 
 
-def _at_once(state: tuple[StructuredGaussian, Link], x: Array) -> Parts:
-    gaussian, link = state
-    likelihood, noise = gaussian.model.likelihood, gaussian.params.noise
-    mean, covariance = linear_moments(gaussian, x)
+def _at_once(state: tuple[Local, Structure, Covariance, Link], x: Array) -> Parts:
+    *local_gaussian, link = state
+    local = state[0]
+    likelihood, noise = local.model.likelihood, local.params.noise
+    mean, covariance = linear_moments(*local_gaussian, x)
     if isinstance(likelihood, Gaussian):
         variance = likelihood.distribution(mean, noise).base_dist.variance
         return Parts(mean, variance, jnp.diagonal(covariance, axis1=1, axis2=2))
@@ -174,14 +177,15 @@ def _linked(link: Link, likelihood: Any, mean: Array, covariance: Array, noise: 
 
 def _blockwise(posterior: Linearised, x: np.ndarray) -> tuple[Array, Array]:
     """`linear_moments` in blocks of rows of a few sizes."""
-    gaussian = posterior.gaussian
+    gaussian, local = posterior.gaussian, posterior.gaussian.local
     most = _most_rows(gaussian)
     size = min(most, max(8, 1 << (len(x) - 1).bit_length()))
     parts = []
     for start in range(0, len(x), size):
         rows = x[start : start + size]
         padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
-        parts.append([part[: len(rows)] for part in linear_moments(gaussian, jnp.asarray(padded))])
+        found = linear_moments(local, gaussian.structure, gaussian.covariance, jnp.asarray(padded))
+        parts.append([part[: len(rows)] for part in found])
     mean, covariance = zip(*parts, strict=True)
     return jnp.concatenate(mean), jnp.concatenate(covariance)
 
@@ -194,16 +198,15 @@ def _most_rows(gaussian: StructuredGaussian) -> int:
 
 
 @jax.jit
-def linear_moments(gaussian: StructuredGaussian, x: Array) -> tuple[Array, Array]:
+def linear_moments(local: Local, structure: Structure, covariance: Covariance, x: Array) -> tuple[Array, Array]:
     """Mean and covariance of the linearised outputs at rows x."""
-    local = gaussian.local
     sites = local.sites
-    parts = gaussian.structure.parts(local, sites)
+    parts = structure.parts(local, sites)
 
     def one(row: Array) -> tuple[Array, Array]:
         outputs, slopes = local.slopes(sites, row, lambda outputs: jnp.eye(len(outputs), dtype=outputs.dtype))
         found = jnp.zeros((len(outputs), len(outputs)), outputs.dtype)
-        for part, block in zip(parts, gaussian.covariance.blocks, strict=True):
+        for part, block in zip(parts, covariance.blocks, strict=True):
             found += _covariance(part, block, slopes, sites, local.size)
         return outputs, found
 

@@ -4,7 +4,7 @@ import dataclasses
 import time
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -30,7 +30,7 @@ from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.model.model import Model
 from tunbridge.model.subsets import All, Subset
-from tunbridge.predict.links import Link, Probit
+from tunbridge.predict.links import Link, Quadrature
 from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.loop import Options
 
@@ -81,7 +81,7 @@ class Laplace(Method):
     point: MAP | None = MAP()
     tune: Tuning | None = eqx.field(default="evidence", converter=as_tuning)
     damping: float = eqx.field(default=0.0, converter=float)
-    link: Link = Probit()
+    link: Link = Quadrature()
 
     def __check_init__(self):
         kinds = {
@@ -205,7 +205,7 @@ class _Course:
     def measure(self, params: Params, data: Data | Stream) -> Fitted:
         """The curvature and the evidence around weights."""
         method = self.method
-        local = Local(self.model, params, method.subset)
+        local = Local.at(self.model, params, method.subset)
         structure = method.structured(local, data.num)
         return fitting.fit(local, structure, method.curvature, data, method.damping, self.key)
 

@@ -49,13 +49,17 @@ class Slopes(NamedTuple):
 
     def rows(self, sites: Sites, index: np.ndarray, num: int) -> Array:
         """The derivative by weights of these numbers, (combinations, weights)."""
-        if np.isin(index, sites.rest).all():
-            return self.rest[:, np.searchsorted(sites.rest, index)]
-        found = jnp.zeros((self.rest.shape[0], num), self.rest.dtype).at[:, sites.rest].set(self.rest)
+        place = np.full(num, -1)
+        place[index] = np.arange(len(index))
+        found = jnp.zeros((self.rest.shape[0], len(index)), self.rest.dtype)
+        own = place[sites.rest]
+        found = found.at[:, own[own >= 0]].set(self.rest[:, own >= 0])
         for group, a, g in zip(sites.groups, self.activations, self.cotangents, strict=True):
-            outer = jnp.einsum("pi,kpj->kij", a, g)
-            found = found.at[:, group.index.ravel()].set(outer.reshape(len(outer), -1).astype(found.dtype))
-        return found if len(index) == num else found[:, index]
+            own = place[group.index.ravel()]
+            if (own >= 0).any():
+                outer = jnp.einsum("pi,kpj->kij", a, g).reshape(len(g), -1)
+                found = found.at[:, own[own >= 0]].set(outer[:, own >= 0].astype(found.dtype))
+        return found
 
 
 class Local(eqx.Module):
@@ -63,12 +67,18 @@ class Local(eqx.Module):
 
     model: Model
     params: Params
+    """With the network's own weights, not the prior's raw coordinates."""
     subset: Subset
+
+    @staticmethod
+    def at(model: Model, params: Params, subset: Subset) -> "Local":
+        """From parameters in the prior's raw coordinates."""
+        return Local(model, params._replace(weights=model.weights(params)), subset)
 
     @property
     def weights(self) -> PyTree:
         """The network's."""
-        return self.model.weights(self.params)
+        return self.params.weights
 
     @property
     def size(self) -> int:
