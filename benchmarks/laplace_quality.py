@@ -257,7 +257,7 @@ def latency(options: argparse.Namespace) -> None:
         for label in ("last layer", "last layer kronecker", "kronecker")[len(hidden) > 1 :]:
             method = tb.Laplace(**STRUCTURES[label], point=None, tune=None)
             found = shown.fit(method, key, init=best.params).posterior
-            posteriors[f"{label}, probit"] = found
+            posteriors[f"{label}, quadrature"] = found
             posteriors[f"{label}, bridge"] = found.with_link(LINKS["bridge"])
         weights, apply = best.model.weights(best.params), jax.jit(best.model.network.apply)
         for num in (1, 100):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-CLOSED = ("linearised", "probit")
+CLOSED = ("linearised", "quadrature")
 """Ways of predicting that `tb.Laplace` has unless told."""
 
 
