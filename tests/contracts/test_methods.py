@@ -154,7 +154,7 @@ def _prior_cases():
 def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     """Point methods: noise from held-out residuals; scales integrated out, or held at their medians and said so.
 
-    Samplers: both drawn with the weights. Elliptical slices are for priors that are normal given their scales. An exact
+    Laplace: both by the evidence. Samplers: both drawn with the weights. Elliptical slices are for priors that are normal given their scales. An exact
     last layer: noise from held-out residuals, scales by the evidence.
     """
     model = tb.Model(tb.networks.MLP((4,)), zoo.PRIORS[prior], tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
@@ -164,6 +164,10 @@ def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
         with pytest.raises(tb.InputError, match="normal given its scales"):
             TINY[name].fit(model, PAIR, key=jax.random.key(5))
         return
+    if name == "laplace" and prior in CORRELATED:
+        with pytest.raises(tb.InputError, match="independent weights"):
+            TINY[name].fit(model, PAIR, key=jax.random.key(5))
+        return
     if name in NORMAL and (prior in CORRELATED or not model.prior.marginal().gaussian):
         with pytest.raises(tb.InputError, match="independent normal weights"):
             TINY[name].fit(model, PAIR, key=jax.random.key(5))
@@ -171,6 +175,10 @@ def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     posterior = TINY[name].fit(model, PAIR, key=jax.random.key(5), progress=False)
     params, said = posterior.sample(jax.random.key(0), 4), " ".join(posterior.notes)
     assert len(params.noise) == 1
+    if name == "laplace":
+        assert "Unknown noise and prior scales maximise the evidence" in said
+        assert (bool(params.scales) and prior not in CLOSED) == bool(model.prior.marginal().median_scales(like, layout))
+        return
     if name in NORMAL:
         assert "held-out rows" in said
         assert ("maximise the exact evidence" in said) == (bool(params.scales) and prior != "ard")  # of inputs alone

@@ -11,7 +11,7 @@ from tunbridge.cli import options
 def fit(
     data: options.DataFile,
     target: options.Target,
-    method: Annotated[str, typer.Option("--method", "-m", help="A name that `tunbridge methods` lists.")] = "ensemble",
+    method: Annotated[str, typer.Option("--method", "-m", help="A name that `tunbridge methods` lists.")] = "laplace",
     out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the posterior and its report.")] = Path("run"),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,

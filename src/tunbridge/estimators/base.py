@@ -25,7 +25,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
     def __init__(
         self,
-        method: str | Method = "ensemble",
+        method: str | Method = "laplace",
         network: Network | None = None,
         prior: Prior | None = None,
         likelihood: Likelihood | None = None,

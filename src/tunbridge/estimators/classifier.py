@@ -64,7 +64,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     def __init__(
         self,
-        method: str | Method = "ensemble",
+        method: str | Method = "laplace",
         network: Network | None = None,
         prior: Prior | None = None,
         likelihood: Likelihood | None = None,

@@ -146,7 +146,8 @@ def sentences(fitted: Fitted) -> list[str]:
         )
     if isinstance(fitted.structure, Kronecker):
         if unfactored := _unfactored(local, fitted.measured):
-            notes.append(f"No Kronecker factors for {', '.join(unfactored)}: the diagonal stands for them.")
+            some = ", ".join(unfactored[:4]) + (f" and {len(unfactored) - 4} more" if len(unfactored) > 4 else "")
+            notes.append(f"No Kronecker factors for {some}: the diagonal stands for them.")
         if facts.inseparable > 1e-3:
             off = np.expm1(facts.inseparable)
             notes.append(

@@ -20,8 +20,9 @@ from tunbridge.model.networks import sites as places
 from tunbridge.model.networks.sites import Sites
 from tunbridge.model.subsets import Subset
 
-_BLOCK_NUMBERS = 2**24
-"""How many numbers the slopes of a block of rows may hold."""
+_BLOCK_NUMBERS = {"cpu": 2**24}
+_BLOCK_NUMBERS_ELSEWHERE = 2**29
+"""How many numbers the slopes of a block of rows may hold, on a CPU and on other devices."""
 _MOST_ROWS = 4096
 
 
@@ -144,7 +145,8 @@ def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numb
 
     `numbers` is how many it makes of a row: blocks are that much smaller.
     """
-    most = int(np.clip(_BLOCK_NUMBERS // max(numbers, 1), 1, _MOST_ROWS))
+    limit = _BLOCK_NUMBERS.get(jax.default_backend(), _BLOCK_NUMBERS_ELSEWHERE)
+    most = int(np.clip(limit // max(numbers, 1), 1, _MOST_ROWS))
     total = None
     for number, batch in enumerate(blocks(data, most)):
         part = jax.tree.map(
@@ -169,12 +171,13 @@ def num_outputs(local: Local) -> int:
 
 
 @by_shape
-def row_numbers(local: Local, curvature: Curvature) -> int:
-    """How many numbers the slopes of one row are."""
+def row_numbers(local: Local, curvature: Curvature, groups: tuple[int, ...]) -> int:
+    """How many numbers the slopes of one row are, as far as these groups and no group go."""
     columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else 1
     sites = local.sites
 
     def one(local: Local, x: Array) -> Slopes:
         return local.slopes(sites, x, lambda outputs: jnp.ones((columns, len(outputs)), outputs.dtype))[1]
 
-    return size(jax.eval_shape(one, local, local.model.inputs))
+    slopes = jax.eval_shape(one, local, local.model.inputs)
+    return size(([(slopes.activations[i], slopes.cotangents[i]) for i in groups], slopes.rest))

@@ -197,7 +197,7 @@ class Diagonal(Structure):
         if not isinstance(curvature, Outer):
             found = _hessian_diagonal(local, curvature, data, key)
             return Measured(parts, [found[part.index] for part in parts])
-        numbers = row_numbers(local, curvature)
+        numbers = row_numbers(local, curvature, _groups(parts))
         return Measured(parts, summed(products.squares, local, data, key, numbers, curvature, self))
 
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
@@ -247,7 +247,8 @@ class Kronecker(Structure):
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
         """The two factors of each matrix, and eigenvalues in a second turn where they are corrected."""
-        parts, numbers = parts_of(self, local), row_numbers(local, curvature)
+        parts = parts_of(self, local)
+        numbers = row_numbers(local, curvature, _groups(parts))
         reduce = self.sharing == "reduce"
         sums = summed(products.factors, local, data, key, numbers, curvature, self, reduce)
         if self.corrected:
@@ -286,6 +287,10 @@ class Kronecker(Structure):
 def parts_of(structure: Structure, local: Local) -> list[Part]:
     """What the blocks of a structure cover; found once for networks of one kind."""
     return structure.parts(local, local.sites)
+
+
+def _groups(parts: list[Part]) -> tuple[int, ...]:
+    return tuple(part.group for part in parts if part.group is not None)
 
 
 def _by_group(local: Local, sites: Sites, separate_bias: bool = False) -> list[Part]:

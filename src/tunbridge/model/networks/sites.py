@@ -186,7 +186,7 @@ class _Search:
         return total
 
     def _loop(self, eqn: JaxprEqn, operands: list, place: Place, steps: tuple[int, ...]) -> list:
-        num, inner = eqn.params["num_consts"], eqn.params["jaxpr"]
+        (num, _), inner = _constant_and_carried(eqn), eqn.params["jaxpr"]
         self._lose(operands[num:])  # weights that change from step to step
         steps = (*steps, eqn.params["length"])
         values = [*operands[:num], *[None] * len(operands[num:])]
@@ -218,13 +218,30 @@ def _grouped(search: _Search) -> tuple[tuple[Group, ...], np.ndarray]:
     return tuple(Group(index, biased, tuple(places)) for index, biased, places in kept), np.flatnonzero(free)
 
 
+def _constant_and_carried(eqn: JaxprEqn) -> tuple[int, int]:
+    """How many operands of a loop stay the same, and how many values go from step to step.
+
+    All others have an axis of steps outside that they lack inside: versions of JAX name these numbers differently.
+    """
+    inner = eqn.params["jaxpr"].jaxpr
+    rows, results = (
+        sum(len(_dims(outside)) > len(_dims(inside)) for outside, inside in zip(*pairs, strict=True))
+        for pairs in ((eqn.invars, inner.invars), (eqn.outvars, inner.outvars))
+    )
+    carried = len(eqn.outvars) - results
+    return len(eqn.invars) - rows - carried, carried
+
+
+def _dims(atom: Any) -> tuple[int, ...]:
+    return atom.aval.shape
+
+
 def _blank(eqn: JaxprEqn) -> np.ndarray:
     return np.empty(_shape(eqn), np.bool_)
 
 
 def _shape(eqn: JaxprEqn) -> tuple[int, ...]:
-    aval: Any = eqn.outvars[0].aval
-    return aval.shape
+    return _dims(eqn.outvars[0])
 
 
 def _as_outputs(site: _Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
@@ -245,8 +262,9 @@ def _product(eqn: JaxprEqn, operands: list) -> _Site | None:
     other, view = 1 - side, operands[side]
     kept = [axis for axis in range(view.index.ndim) if axis not in contracted[side]]
     index = np.transpose(view.index, (*contracted[side], *kept))
-    inputs = int(np.prod([view.index.shape[axis] for axis in contracted[side]], dtype=int))
-    outputs = index.size // inputs
+    inputs, outputs = (
+        int(np.prod([view.index.shape[axis] for axis in axes], dtype=int)) for axes in (contracted[side], kept)
+    )
     num = len(kept)
 
     def activations(values: list[Array]) -> Array:
@@ -393,7 +411,7 @@ class _Runner:
         return [results + self.shifts[here].astype(results.dtype)]
 
     def _loop(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
-        num, carried, inner = eqn.params["num_consts"], eqn.params["num_carry"], eqn.params["jaxpr"]
+        (num, carried), inner = _constant_and_carried(eqn), eqn.params["jaxpr"]
         inside = [place for place in self.found if place[: len(here)] == here]
         consts, carry, rows = operands[:num], operands[num : num + carried], operands[num + carried :]
 
