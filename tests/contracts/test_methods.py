@@ -154,8 +154,8 @@ def _prior_cases():
 def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     """Point methods: noise from held-out residuals; scales integrated out, or held at their medians and said so.
 
-    Laplace: both by the evidence. Samplers: both drawn with the weights. Elliptical slices are for priors that are normal given their scales. An exact
-    last layer: noise from held-out residuals, scales by the evidence.
+    Laplace: both by the evidence. Samplers: both drawn with the weights. Elliptical slices are for priors that are
+    normal given their scales. An exact last layer: noise from held-out residuals, scales by the evidence.
     """
     model = tb.Model(tb.networks.MLP((4,)), zoo.PRIORS[prior], tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
     like = tb.networks.MLP((4,), outputs=2).init(jax.random.key(0), PAIR.x)

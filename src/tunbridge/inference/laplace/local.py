@@ -20,9 +20,8 @@ from tunbridge.model.networks import sites as places
 from tunbridge.model.networks.sites import Sites
 from tunbridge.model.subsets import Subset
 
-_BLOCK_NUMBERS = {"cpu": 2**24}
-_BLOCK_NUMBERS_ELSEWHERE = 2**29
-"""How many numbers the slopes of a block of rows may hold, on a CPU and on other devices."""
+_BLOCK_NUMBERS = 2**24
+"""How many numbers the slopes of a block of rows may hold."""
 _MOST_ROWS = 4096
 
 
@@ -145,8 +144,7 @@ def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numb
 
     `numbers` is how many it makes of a row: blocks are that much smaller.
     """
-    limit = _BLOCK_NUMBERS.get(jax.default_backend(), _BLOCK_NUMBERS_ELSEWHERE)
-    most = int(np.clip(limit // max(numbers, 1), 1, _MOST_ROWS))
+    most = int(np.clip(_BLOCK_NUMBERS // max(numbers, 1), 1, _MOST_ROWS))
     total = None
     for number, batch in enumerate(blocks(data, most)):
         part = jax.tree.map(
