@@ -3,7 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -27,29 +27,48 @@ _CACHE_NUMBERS = 2**24
 class Outputs:
     """Outputs (components, points, outputs) of a model with stacked parameters.
 
-    They are computed when asked for, or `known`, or some columns of others: `within` is these others, and which. With a
-    `centre` the network is taken for linear around it. `joined` are several others, one after another.
+    They are computed when asked for (parameters too, where a function gives them), or `known`, or some columns of
+    others: `within` is these others, and which. With a `centre` the network is taken for linear around it. `joined` are
+    several others, one after another.
     """
 
     def __init__(
         self,
         model: Model,
-        params: Params,
+        params: Params | Callable[[], Params],
         x: np.ndarray,
         known: Array | None = None,
         within: "tuple[Outputs, slice] | None" = None,
         centre: Params | None = None,
         joined: "tuple[Outputs, ...]" = (),
     ):
-        self.model, self.params, self.x, self.centre = model, params, x, centre
+        self.model, self.x, self.centre = model, x, centre
+        self._params = params
         self._cached, self._within, self._joined = known, within, joined
-        self.num_components, self.num_outputs = self._size()
 
+    @property
+    def params(self) -> Params:
+        """Stacked parameters, drawn when they are first asked for."""
+        if not isinstance(self._params, Params):
+            self._params = self._params()
+        return self._params
+
+    @property
+    def num_components(self) -> int:
+        """How many networks there are."""
+        return self._size[0]
+
+    @property
+    def num_outputs(self) -> int:
+        """Of each."""
+        return self._size[1]
+
+    @cached_property
     def _size(self) -> tuple[int, int]:
         """How many components there are, and outputs."""
         if self._within is not None:
             whole, own = self._within
-            return whole._size()[0], own.stop - own.start
+            return whole.num_components, own.stop - own.start
         if self._joined:
             return sum(part.num_components for part in self._joined), self._joined[0].num_outputs
         like = self._cached

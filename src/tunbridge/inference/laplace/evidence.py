@@ -91,6 +91,12 @@ class LogEvidence(eqx.Module):
         return density + 0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variances))
 
 
+@jax.jit
+def values(evidence: LogEvidence, scales: PyTree, noise: PyTree) -> tuple[Scalar, Scalar]:
+    """The log evidence, and with the log densities of what is unknown."""
+    return evidence(scales, noise), evidence.objective(scales, noise)
+
+
 class Tuned(NamedTuple):
     """Where the evidence, with the priors of what is unknown, is largest."""
 

@@ -41,7 +41,7 @@ def fit(
     local: Local, structure: Structure, curvature: Curvature, data: Data | Stream, damping: float, key: Key
 ) -> Fitted:
     """The curvature around weights, and the evidence as a function of scales and noise."""
-    variances = _floored(local.variances(local.params.scales))
+    variances = _floored(_variances(local, local.params.scales))
     effective = variances / (1.0 + damping)
     measured = structure.measure(local, curvature, data, effective, key)
     found, facts = structures.blocks(structure, measured, effective, _uniform(local))
@@ -58,7 +58,7 @@ def fit(
 def at_params(fitted: Fitted, params: Params) -> Fitted:
     """The same curvature with other prior scales."""
     local = Local.at(fitted.evidence.local.model, params, fitted.evidence.local.subset)
-    variances = _floored(local.variances(params.scales)) / (1.0 + float(fitted.evidence.damping))
+    variances = _floored(_variances(local, params.scales)) / (1.0 + float(fitted.evidence.damping))
     found, facts = structures.blocks(fitted.structure, fitted.measured, variances, _uniform(local))
     evidence = dataclasses.replace(fitted.evidence, local=local, covariance=Covariance(found, local.size))
     return fitted._replace(evidence=evidence, facts=facts)
@@ -90,10 +90,15 @@ def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> 
     """Of I + H~ at other weights."""
     local = fitted.evidence.local
     moved = dataclasses.replace(local, params=local.params._replace(weights=weights))
-    variances = _floored(moved.variances(local.params.scales)) / (1.0 + float(fitted.evidence.damping))
+    variances = _floored(_variances(moved, local.params.scales)) / (1.0 + float(fitted.evidence.damping))
     measured = fitted.structure.measure(moved, fitted.evidence.curvature, data, variances, key)
     blocks, _ = structures.blocks(fitted.structure, measured, variances, lambda _: True)
     return float(sum(jnp.sum(jnp.log1p(block.values())) for block in blocks))
+
+
+@jax.jit
+def _variances(local: Local, scales: PyTree) -> Array:
+    return local.variances(scales)
 
 
 def _floored(variances: Any) -> np.ndarray:
@@ -107,7 +112,7 @@ def _uniform(local: Local) -> Any:
     if not len(flat):
         return lambda _: True
     moved = back(flat + jnp.linspace(0.1, 0.3, len(flat), dtype=flat.dtype))
-    old, new = (np.log(_floored(local.variances(scales))) for scales in (local.params.scales, moved))
+    old, new = (np.log(_floored(_variances(local, scales))) for scales in (local.params.scales, moved))
     change = new - old
     return lambda index: bool(np.ptp(change[index]) < 1e-4)
 
@@ -133,7 +138,12 @@ def _decrement(
     slope = summed(products.gradient, local, data, key, local.size // 64 + 1)
     weights = np.asarray(ravel_pytree(local.weights)[0], np.float64)
     whole = jnp.asarray(np.where(chosen, slope - weights / variances, 0.0), jnp.result_type(float))
-    return float(jnp.sqrt(jnp.maximum(whole @ covariance.product(whole), 0.0)))
+    return float(_length(covariance, whole))
+
+
+@jax.jit
+def _length(covariance: Covariance, slope: Array) -> Array:
+    return jnp.sqrt(jnp.maximum(slope @ covariance.product(slope), 0.0))
 
 
 def sentences(fitted: Fitted) -> list[str]:

@@ -124,7 +124,7 @@ class Linearised(Posterior):
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
         """The outputs of draws of linear functions, computed when they are asked for."""
         self.model.check_inputs(self.model.weights(self.gaussian.params), x)
-        return Outputs(self.model, self.components(key, num), x, centre=self.gaussian.params)
+        return Outputs(self.model, lambda: self.components(key, num), x, centre=self.gaussian.params)
 
     def moments(self, x: Any) -> tuple[Array, Array]:
         """Mean (points, outputs) and covariance (points, outputs, outputs) of the linearised outputs."""

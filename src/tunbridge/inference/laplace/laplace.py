@@ -186,7 +186,7 @@ class _Course:
     def posterior(self, params: Params, fitted: Fitted) -> Linearised:
         """The posterior around weights."""
         method = self.method
-        value = fitted.evidence(params.scales, params.noise)
+        value, _ = evidence.values(fitted.evidence, params.scales, params.noise)
         notes = (*self.notes, *fitting.sentences(fitted))
         gaussian = StructuredGaussian(
             self.model,
@@ -246,8 +246,9 @@ class _Course:
 
     def _judged(self, params: Params) -> "_Trial":
         fitted = self.measure(params, self.data)
-        self.curve.append(float(fitted.evidence(params.scales, params.noise)))
-        return _Trial(params, fitted, float(fitted.evidence.objective(params.scales, params.noise)))
+        value, objective = evidence.values(fitted.evidence, params.scales, params.noise)
+        self.curve.append(float(value))
+        return _Trial(params, fitted, float(objective))
 
     def _trial(self, now: "_Trial", tuned: evidence.Tuned, share: float, name: str, parts: int = 2) -> "_Trial":
         """A share of the way to tuned unknowns, with the mode there."""
