@@ -54,7 +54,7 @@ class Method(eqx.Module):
             Decides everything random: the same key on the same machine gives the same result to the bit.
         init
             Where to start: parameters, or a posterior, one of whose draws or members each chain starts from. None
-            asks the method.
+            asks the method. `Laplace` and `NeuralLinear` also take a network's own weights.
         progress
             Show a bar, where there is a terminal.
         checkpoint

@@ -57,6 +57,10 @@ class Posterior(eqx.Module):
         noise = jax.vmap(self.model.likelihood.sample_noise)(jax.random.split(key_noise, num))
         return self.sample(key_draws, num)._replace(noise=noise)
 
+    def one(self) -> Params:
+        """One network, to go on from: the mode where it has one, else the first that a prediction averages."""
+        return jax.tree.map(lambda leaf: leaf[0], self.components(self.key, None))
+
     def draw_like(self) -> Params | None:
         """The shapes of one draw; None where there are no weights to draw."""
         arrays, rest = eqx.partition(self, eqx.is_array)

@@ -70,6 +70,10 @@ class StructuredGaussian(Posterior):
 
         return jax.vmap(one)(jax.random.split(key, num))
 
+    def one(self) -> Params:
+        """The mode."""
+        return self.params
+
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws, 100 unless told."""
         return self.sample(key, DRAWS if num is None else num)
@@ -116,6 +120,10 @@ class Linearised(Posterior):
     def sample(self, key: Key, num: int) -> Params:
         """Draws of the weights."""
         return self.gaussian.sample(key, num)
+
+    def one(self) -> Params:
+        """The mode."""
+        return self.gaussian.params
 
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws of the weights, 100 unless told."""

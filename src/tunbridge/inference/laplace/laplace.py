@@ -213,10 +213,10 @@ class _Course:
         """Moves towards larger evidence at the mode, each kept only if the evidence at its own mode is larger."""
         best, bounded = self._judged(params), 0
         trained = self.method.point is not None and isinstance(self.method.subset, All)
-        for number in range(tuning.rounds if trained else 1):
+        for number in range(tuning.rounds):
             tuned = self._tuned(best, tuning.steps, trained)
             trials = (self._trial(best, tuned, share, f"round-{number}-{i}") for i, share in enumerate(_SHARES))
-            better = next((trial for trial in trials if trial.value > best.value or not trained), None)
+            better = next((trial for trial in trials if trial.value > best.value), None)
             if better is None:
                 break
             gain, best, bounded = better.value - best.value, better, int(tuned.at_bound)

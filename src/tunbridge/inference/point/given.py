@@ -29,7 +29,7 @@ def given(model: Model, init: Any) -> Params:
             "init=, the weights, with point=None", "none", "Write fit(model, data, init=weights, key=key)."
         )
     if isinstance(init, Posterior):
-        init = jax.tree.map(lambda leaf: leaf[0], init.components(init.key, None))
+        init = init.one()
     params = as_params(model, init)
     like = jax.eval_shape(lambda key: model.sample_params(key, model.example()), jax.random.key(0))
     _check(like.weights, params.weights)
