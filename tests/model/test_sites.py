@@ -11,6 +11,7 @@ from jax.flatten_util import ravel_pytree
 import tunbridge as tb
 from toys import quick
 from tunbridge.model.networks import sites
+from tunbridge.model.networks.evaluation import Evaluation
 
 
 class Convolutions(nn.Module):
@@ -126,7 +127,7 @@ def test_activations_and_cotangents_make_up_the_derivative(name):
 
     @jax.jit
     def both(weights, x):
-        evaluation = found.evaluate(weights, x)
+        evaluation = Evaluation(found, weights, x)
         cotangents, rest = evaluation.cotangents(jnp.eye(len(evaluation.outputs)))
         derivative = jnp.zeros((len(rest), flat.size)).at[:, found.rest].set(rest)
         for group, a, g in zip(found.groups, evaluation.activations, cotangents, strict=True):

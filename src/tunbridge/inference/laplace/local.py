@@ -17,6 +17,7 @@ from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
 from tunbridge.model.model import Model
 from tunbridge.model.networks import sites as places
+from tunbridge.model.networks.evaluation import Evaluation
 from tunbridge.model.networks.sites import Sites
 from tunbridge.model.subsets import Subset
 
@@ -101,7 +102,7 @@ class Local(eqx.Module):
 
     def slopes(self, sites: Sites, x: Array, combine: Callable[[Array], Array]) -> tuple[Array, Slopes]:
         """Outputs at one row, and the slopes of combinations (combinations, outputs) of them."""
-        evaluation = sites.evaluate(self.weights, x)
+        evaluation = Evaluation(sites, self.weights, x)
         return evaluation.outputs, Slopes(evaluation.activations, *evaluation.cotangents(combine(evaluation.outputs)))
 
     def curved(self, sites: Sites, curvature: Outer, key: Key, batch: Data) -> Slopes:

@@ -17,6 +17,7 @@ from tunbridge.core.types import PyTree
 from tunbridge.inference.linear.moments import Moments
 from tunbridge.model.model import Model
 from tunbridge.model.networks import sites as places
+from tunbridge.model.networks.evaluation import Evaluation
 from tunbridge.model.networks.sites import Sites
 from tunbridge.model.subsets import LastLayer
 
@@ -61,7 +62,7 @@ def evaluate(model: Model, weights: PyTree, x: Array) -> tuple[Array, Array]:
     layer = last(model, weights)
 
     def one(row: Array) -> tuple[Array, Array]:
-        evaluation = layer.sites.evaluate(weights, row)
+        evaluation = Evaluation(layer.sites, weights, row)
         return evaluation.outputs, evaluation.activations[layer.number]
 
     return jax.vmap(one)(x)

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
-from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.tree import size, unravel
 from tunbridge.core.types import PyTree
@@ -27,7 +26,7 @@ _REORDERINGS = (
     *("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim"),
     *("slice", "concatenate", "split", "rev", "copy"),
 )
-_CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
+CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
 """Equations that run another program, and the parameter that holds it."""
 
 
@@ -47,7 +46,9 @@ class _Sum:
 
 
 @dataclasses.dataclass(eq=False)
-class _Site:
+class Site:
+    """An equation in which weights multiply something else."""
+
     index: np.ndarray
     """The number of each weight, (inputs, outputs)."""
     activations: Callable[[list[Array]], Array]
@@ -79,11 +80,7 @@ class Sites:
     groups: tuple[Group, ...]
     rest: np.ndarray
     program: ClosedJaxpr
-    found: dict[Place, _Site]
-
-    def evaluate(self, weights: PyTree, x: Array) -> "Evaluation":
-        """The network at one row of inputs, ready to be differentiated."""
-        return Evaluation(self, weights, x)
+    found: dict[Place, Site]
 
 
 def find(apply: Callable[[PyTree, Array], Array], weights: PyTree, x: Any) -> Sites:
@@ -113,7 +110,7 @@ class _Search:
     """Follows weights through a program."""
 
     def __init__(self, num: int):
-        self.found: dict[Place, _Site] = {}
+        self.found: dict[Place, Site] = {}
         self.elsewhere = np.zeros(num, bool)
         """Which weights are used other than at a site."""
 
@@ -143,8 +140,8 @@ class _Search:
             return operands
         if name in _REORDERINGS and None not in operands and len({type(operand) for operand in operands}) == 1:
             return self._reordered(eqn, operands)
-        if name in _CALLS:
-            inner = eqn.params[_CALLS[name]]
+        if name in CALLS:
+            inner = eqn.params[CALLS[name]]
             closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
             return self.walk(closed.jaxpr, [None] * len(closed.consts), operands, place, steps)
         if name == "scan":
@@ -186,7 +183,7 @@ class _Search:
         return total
 
     def _loop(self, eqn: JaxprEqn, operands: list, place: Place, steps: tuple[int, ...]) -> list:
-        (num, _), inner = _constant_and_carried(eqn), eqn.params["jaxpr"]
+        (num, _), inner = constant_and_carried(eqn), eqn.params["jaxpr"]
         self._lose(operands[num:])  # weights that change from step to step
         steps = (*steps, eqn.params["length"])
         values = [*operands[:num], *[None] * len(operands[num:])]
@@ -218,7 +215,7 @@ def _grouped(search: _Search) -> tuple[tuple[Group, ...], np.ndarray]:
     return tuple(Group(index, biased, tuple(places)) for index, biased, places in kept), np.flatnonzero(free)
 
 
-def _constant_and_carried(eqn: JaxprEqn) -> tuple[int, int]:
+def constant_and_carried(eqn: JaxprEqn) -> tuple[int, int]:
     """How many operands of a loop stay the same, and how many values go from step to step.
 
     All others have an axis of steps outside that they lack inside: versions of JAX name these numbers differently.
@@ -244,8 +241,8 @@ def _shape(eqn: JaxprEqn) -> tuple[int, ...]:
     return _dims(eqn.outvars[0])
 
 
-def _as_outputs(site: _Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
-    """The inverse of `_Site.columns`."""
+def _as_outputs(site: Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
+    """The inverse of `Site.columns`."""
     shape = _shape(eqn)
     order = np.asarray(site.columns(np.arange(int(np.prod(shape))).reshape(shape)))
     flat = np.empty(order.size, int)
@@ -253,7 +250,7 @@ def _as_outputs(site: _Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
     return flat.reshape(shape)
 
 
-def _product(eqn: JaxprEqn, operands: list) -> _Site | None:
+def _product(eqn: JaxprEqn, operands: list) -> Site | None:
     """A matrix product without batch axes of the weights."""
     contracted, batch = eqn.params["dimension_numbers"]
     if batch[0] or batch[1]:
@@ -277,10 +274,10 @@ def _product(eqn: JaxprEqn, operands: list) -> _Site | None:
         moved = last(value, range(num), range(-num, 0)) if side == 0 and num else value
         return moved.reshape(-1, outputs)
 
-    return _Site(index.reshape(inputs, outputs), activations, columns, (), 0)
+    return Site(index.reshape(inputs, outputs), activations, columns, (), 0)
 
 
-def _convolution(eqn: JaxprEqn, operands: list) -> _Site | None:
+def _convolution(eqn: JaxprEqn, operands: list) -> Site | None:
     """A convolution whose kernel is weights, of one group."""
     params = eqn.params
     if params["feature_group_count"] != 1 or params["batch_group_count"] != 1 or not isinstance(operands[1], _View):
@@ -300,14 +297,14 @@ def _convolution(eqn: JaxprEqn, operands: list) -> _Site | None:
         last = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
         return last(value, out[1], -1).reshape(-1, width)
 
-    return _Site(kernel.reshape(-1, outputs), activations, lambda value: columns_of(value, outputs), (), 0)
+    return Site(kernel.reshape(-1, outputs), activations, lambda value: columns_of(value, outputs), (), 0)
 
 
 def _specs(lhs: tuple, rhs: tuple, out: tuple) -> Any:
     return jax.lax.ConvDimensionNumbers(lhs, rhs, out)
 
 
-def _lookup(eqn: JaxprEqn, operands: list) -> _Site | None:
+def _lookup(eqn: JaxprEqn, operands: list) -> Site | None:
     """Whole rows taken from a table of weights."""
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     if not isinstance(operands[0], _View) or operands[0].index.ndim != 2:
@@ -320,110 +317,11 @@ def _lookup(eqn: JaxprEqn, operands: list) -> _Site | None:
     def activations(values: list[Array]) -> Array:
         return jax.nn.one_hot(values[1].reshape(-1), index.shape[0])
 
-    return _Site(index, activations, lambda value: value.reshape(-1, index.shape[1]), (), 0)
+    return Site(index, activations, lambda value: value.reshape(-1, index.shape[1]), (), 0)
 
 
-_KINDS: dict[str, Callable[[JaxprEqn, list], _Site | None]] = {
+_KINDS: dict[str, Callable[[JaxprEqn, list], Site | None]] = {
     "dot_general": _product,
     "conv_general_dilated": _convolution,
     "gather": _lookup,
 }
-
-
-class Evaluation:
-    """Outputs of a network at one row, the activations of its groups, and cotangents as they are asked for."""
-
-    def __init__(self, sites: Sites, weights: PyTree, x: Array):
-        self._sites = sites
-        flat, back = ravel_pytree(weights)
-        shifts = {place: jnp.zeros(site.shape, flat.dtype) for place, site in sites.found.items()}
-
-        def run(shifts: dict[Place, Array], rest: Array) -> tuple[Array, dict[Place, Array]]:
-            moved = back(flat.at[sites.rest].set(rest)) if len(sites.rest) else weights
-            activations: dict[Place, Array] = {}
-            values = [*jax.tree.leaves(moved), x[None]]
-            runner = _Runner(sites.found, shifts, activations)
-            (outputs,) = runner.run(sites.program.jaxpr, sites.program.consts, values, ())
-            return outputs, activations
-
-        self.outputs, self._pullback, found = jax.vjp(run, shifts, flat[sites.rest], has_aux=True)
-        self.activations = [self._activations(group, found) for group in sites.groups]
-        """Of each group, (positions, inputs), with a 1 for the bias."""
-
-    def _activations(self, group: Group, found: dict[Place, Array]) -> Array:
-        parts = [found[place].reshape(-1, found[place].shape[-1]) for place in group.places]
-        a = jnp.concatenate(parts)
-        return jnp.concatenate([a, jnp.ones((len(a), 1), a.dtype)], axis=1) if group.biased else a
-
-    def cotangents(self, columns: Array) -> tuple[list[Array], Array]:
-        """For each of some combinations (columns, outputs) of the outputs: its derivative by what the groups give.
-
-        That is (columns, positions, outputs) for each group, and its gradient by the other weights, (columns, rest).
-        """
-        shifts, rest = jax.vmap(self._pullback)(columns)
-        return [
-            jnp.concatenate([self._columns(place, shifts[place]) for place in group.places], axis=1)
-            for group in self._sites.groups
-        ], rest
-
-    def _columns(self, place: Place, values: Array) -> Array:
-        site = self._sites.found[place]
-        one = site.columns
-        for _ in range(site.depth + 1):
-            one = jax.vmap(one)
-        split = one(values)
-        return split.reshape(len(values), -1, split.shape[-1])
-
-
-class _Runner:
-    """A program run with shifts added at its sites, noting what the weights multiply there."""
-
-    def __init__(self, found: dict[Place, _Site], shifts: dict[Place, Array], activations: dict[Place, Array]):
-        self.found, self.shifts, self.activations = found, shifts, activations
-        self._on_the_way = {place[:depth] for place in found for depth in range(len(place))}
-
-    def run(self, jaxpr: Jaxpr, consts: Any, values: list[Array], place: Place) -> list[Array]:
-        """The program's results."""
-        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True))
-
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, Literal) else known[atom]
-
-        for number, eqn in enumerate(jaxpr.eqns):
-            results = self._equation(eqn, [read(atom) for atom in eqn.invars], (*place, number))
-            known.update(zip(eqn.outvars, results, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
-
-    def _equation(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
-        name = eqn.primitive.name
-        if here in self._on_the_way and name == "scan":
-            return self._loop(eqn, operands, here)
-        if here in self._on_the_way:
-            inner = eqn.params[_CALLS[name]]
-            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-            return self.run(closed.jaxpr, closed.consts, operands, here)
-        bound = eqn.primitive.get_bind_params(eqn.params)
-        functions, params = bound if isinstance(bound, tuple) else ((), bound)  # jax before 0.10 gives both
-        results = eqn.primitive.bind(*functions, *operands, **params)
-        if here not in self.found:
-            return results if eqn.primitive.multiple_results else [results]
-        self.activations[here] = self.found[here].activations(operands)
-        return [results + self.shifts[here].astype(results.dtype)]
-
-    def _loop(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
-        (num, carried), inner = _constant_and_carried(eqn), eqn.params["jaxpr"]
-        inside = [place for place in self.found if place[: len(here)] == here]
-        consts, carry, rows = operands[:num], operands[num : num + carried], operands[num + carried :]
-
-        def step(carry: list[Array], inputs: tuple) -> tuple[list[Array], tuple]:
-            row, shifts = inputs
-            activations: dict[Place, Array] = {}
-            runner = _Runner({place: self.found[place] for place in inside}, shifts, activations)
-            results = runner.run(inner.jaxpr, inner.consts, [*consts, *carry, *row], here)
-            return results[:carried], (results[carried:], activations)
-
-        shifts = {place: self.shifts[place] for place in inside}
-        settings = {"length": eqn.params["length"], "reverse": eqn.params["reverse"]}
-        carry, (results, activations) = jax.lax.scan(step, carry, (rows, shifts), **settings)
-        self.activations.update(activations)
-        return [*carry, *results]

@@ -1,0 +1,252 @@
+"""One posterior in the making: unknowns are tuned, the mode found again, the curvature measured."""
+
+import dataclasses
+import time
+import warnings
+from pathlib import Path
+from typing import NamedTuple, Protocol, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import ConvergenceWarning
+from tunbridge.core.tree import size
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.datasets.scaling import split
+from tunbridge.inference.laplace import evidence, fitting
+from tunbridge.inference.laplace.curvatures import Curvature
+from tunbridge.inference.laplace.fitting import Fitted
+from tunbridge.inference.laplace.gaussian import Linearised, StructuredGaussian
+from tunbridge.inference.laplace.local import Local
+from tunbridge.inference.laplace.mode import Mode
+from tunbridge.inference.laplace.structures import Structure
+from tunbridge.inference.laplace.tuning import Evidence, Online, Tuning, Validation
+from tunbridge.inference.point.map import MAP
+from tunbridge.inference.posteriors import Point, Posterior
+from tunbridge.model.model import Model
+from tunbridge.model.subsets import All, Subset
+from tunbridge.predict.links import Link
+from tunbridge.runtime.fingerprint import fingerprint
+from tunbridge.runtime.loop import Options
+
+_SHARES = (1.0, 0.3, 0.1)
+"""Of the way to the largest evidence around one mode, tried until the evidence around the next one is larger."""
+_MOST_UNKNOWNS = 32
+"""Up to how many unknowns it is asked how the mode moves with each."""
+_WORTH = 0.05
+"""A gain of the log evidence that is worth another round."""
+
+
+class Choices(Protocol):
+    """What `tunbridge.Laplace` was told."""
+
+    curvature: Curvature
+    subset: Subset
+    point: MAP | None
+    tune: Tuning | None
+    damping: float
+    link: Link
+
+    def structured(self, local: Local, rows: int) -> Structure:
+        """The structure as told, or by the size of the problem."""
+        ...
+
+
+class Trial(NamedTuple):
+    """Parameters, the approximation around them, and its log evidence with the log densities of what is unknown."""
+
+    params: Params
+    fitted: Fitted
+    value: float
+
+
+class Course:
+    """One posterior in the making."""
+
+    def __init__(self, method: Choices, model: Model, data: Data | Stream, key: Key, options: Options, number: int):
+        self.method, self.model, self.data, self.key = method, model, data, key
+        self.options, self.number = options, number
+        self.notes: list[str] = []
+        self.curve: list[float] = []
+        self._began = time.perf_counter()
+
+    def finish(self, point: Point) -> Linearised:
+        """The posterior around a mode."""
+        method, params = self.method, point.params
+        unknown = bool(params.scales) or bool(params.noise)
+        if unknown and isinstance(method.tune, Evidence):
+            params = self._by_evidence(params, method.tune)
+        elif unknown and isinstance(method.tune, Online):
+            params = self._while_training(params, method.tune)
+        elif params.scales and isinstance(method.tune, Validation):
+            params = self._by_validation(params, method.tune)
+        elif unknown:
+            self.notes += point.notes
+        return self.posterior(params, self.measure(params, self.data))
+
+    def posterior(self, params: Params, fitted: Fitted) -> Linearised:
+        """The posterior around weights."""
+        method = self.method
+        value, _ = evidence.values(fitted.evidence, params.scales, params.noise)
+        notes = (*self.notes, *fitting.sentences(fitted))
+        gaussian = StructuredGaussian(
+            self.model,
+            self.key,
+            params,
+            fitted.evidence.covariance,
+            fitted.structure,
+            method.subset,
+            value,
+            jnp.asarray(fitted.decrement),
+            {"log_evidence": jnp.asarray([*self.curve, float(value)])},
+            notes=notes,
+        )
+        return Linearised(self.model, self.key, gaussian, method.link, notes=notes)
+
+    def measure(self, params: Params, data: Data | Stream) -> Fitted:
+        """The curvature and the evidence around weights."""
+        method = self.method
+        local = Local.at(self.model, params, method.subset)
+        structure = method.structured(local, data.num)
+        return fitting.fit(local, structure, method.curvature, data, method.damping, self.key)
+
+    def _by_evidence(self, params: Params, tuning: Evidence) -> Params:
+        """Moves towards larger evidence at the mode, each kept only if the evidence at its own mode is larger."""
+        best, bounded = self._judged(params), 0
+        trained = self.method.point is not None and isinstance(self.method.subset, All)
+        for number in range(tuning.rounds):
+            tuned = self._tuned(best, tuning.steps, trained)
+            trials = (self._trial(best, tuned, share, f"round-{number}-{i}") for i, share in enumerate(_SHARES))
+            better = next((trial for trial in trials if trial.value > best.value), None)
+            if better is None:
+                break
+            gain, best, bounded = better.value - best.value, better, int(tuned.at_bound)
+            if gain < _WORTH:
+                break
+        _warn_of_bounds(bounded)
+        self.notes.append(self._told(best.params))
+        return best.params
+
+    def _while_training(self, params: Params, tuning: Online) -> Params:
+        """Training and tuning in turns; of all the states between, the one of the largest evidence."""
+        now = best = self._judged(params)
+        for number in range(tuning.rounds):
+            tuned = self._tuned(now, tuning.steps, True)
+            now = self._trial(now, tuned, 1.0, f"round-{number}", tuning.rounds)
+            best = now if now.value > best.value else best
+        last = self._judged(self._resolve(best.params, "last", 2))
+        best = last if last.value > best.value else best
+        self.notes.append(self._told(best.params))
+        return best.params
+
+    def _tuned(self, trial: "Trial", steps: int, moves: bool) -> evidence.Tuned:
+        """Unknowns of larger evidence; `moves` says whether the mode will follow them."""
+        num = size((trial.params.scales, trial.params.noise))
+        slope = fitting.drift(trial.fitted, self.data, self.key) if moves and num <= _MOST_UNKNOWNS else np.zeros(num)
+        return evidence.maximise(trial.fitted.evidence, jnp.asarray(slope, float), self._free(trial.params), steps)
+
+    def _judged(self, params: Params) -> "Trial":
+        fitted = self.measure(params, self.data)
+        value, objective = evidence.values(fitted.evidence, params.scales, params.noise)
+        self.curve.append(float(value))
+        return Trial(params, fitted, float(objective))
+
+    def _trial(self, now: "Trial", tuned: evidence.Tuned, share: float, name: str, parts: int = 2) -> "Trial":
+        """A share of the way to tuned unknowns, with the mode there."""
+        old = now.params
+        scales, noise = jax.tree.map(
+            lambda a, b: a + share * (b - a), (old.scales, old.noise), (tuned.scales, tuned.noise)
+        )
+        return self._judged(self._resolve(_with_hyper(self.model, old, scales, noise), name, parts))
+
+    def _free(self, params: Params) -> bool:
+        """Whether noise is tuned with the scales.
+
+        Given its inner layers the evidence of a network's last ones is no judge of noise, which held-out rows told.
+        """
+        return self.method.point is None or isinstance(self.method.subset, All)
+
+    def _told(self, params: Params) -> str:
+        noise = "noise and prior scales maximise" if self._free(params) else "prior scales maximise"
+        return f"Unknown {noise} the evidence: the largest of {len(self.curve)}."
+
+    def _by_validation(self, params: Params, tuning: Validation) -> Params:
+        train, held = split(cast(Data, self.data), self.key, tuning.share)
+        mode = mode_of(self.method.point or MAP(), None)
+        sub = _params(mode.posteriors(self.model, train, self.key, 1, self._options("validation", self._fresh(params))))
+
+        def shifted(params: Params, shift: float) -> Params:
+            scales = jax.tree.map(lambda leaf: leaf + shift, params.scales)
+            return _with_hyper(self.model, params, scales, params.noise)
+
+        fitted = self.measure(sub, train)
+        moved = [shifted(sub, by) for by in tuning.shifts]
+        scores = [_score(self.posterior(params, fitting.at_params(fitted, params)), held) for params in moved]
+        shift = tuning.shifts[int(np.nanargmax(scores))]
+        self.notes.append(f"Prior scales were multiplied by {np.exp(shift):.3g}, by the log density of held-out rows.")
+        return shifted(params, shift)
+
+    def _fresh(self, params: Params) -> Params:
+        """Weights of a fresh start, with these unknowns."""
+        blank = self.model.example()
+        weights = self.model.network.init(self.key, jnp.zeros(blank.shape, blank.dtype))
+        layout = self.model.network.layout(weights)
+        return params._replace(weights=self.model.prior.raw(weights, params.scales, layout))
+
+    def _resolve(self, params: Params, name: str, parts: int) -> Params:
+        """The mode at new noise and scales, from the old one; where nothing is trained, the weights as they are."""
+        point = self.method.point
+        if point is None or not isinstance(self.method.subset, All):
+            return params
+        mode = mode_of(point, max(point.train.steps // parts, 1))
+        return _params(mode.posteriors(self.model, self.data, self.key, 1, self._options(name, params)))
+
+    def _options(self, name: str, init: Params) -> Options:
+        """For one more run, with a folder of its own for each start: after an interruption it may start elsewhere."""
+        left = self.options.max_seconds
+        if left is not None:
+            left = max(left - (time.perf_counter() - self._began), 0.0)
+        return in_folder(
+            self.options._replace(init=init, max_seconds=left), f"{name}-{self.number}-{fingerprint(init)[:12]}"
+        )
+
+
+def _params(points: list[Posterior]) -> Params:
+    (point,) = points
+    return cast(Point, point).params
+
+
+def _score(posterior: Linearised, held: Data) -> float:
+    return float(jnp.mean(posterior.predict(held.x).log_prob(held.y)))
+
+
+def _warn_of_bounds(num: int) -> None:
+    if num:
+        warnings.warn(
+            f"{num} unknown(s) still moved by a factor of 2.7 in the last round: the evidence wants more. Standardise "
+            "x and y, give the unknown a prior that fits the units of the data, or allow more rounds.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+
+
+def mode_of(point: MAP, steps: int | None) -> Mode:
+    """The point estimate's optimiser, at noise and scales that are given."""
+    train = point.train if steps is None else dataclasses.replace(point.train, steps=steps)
+    return Mode(step_size=point.step_size, optimiser=point.optimiser, decay=point.decay, train=train)
+
+
+def in_folder(options: Options, name: str) -> Options:
+    """The same with a folder of its own for a checkpoint."""
+    if options.checkpoint is None:
+        return options
+    return options._replace(checkpoint=Path(options.checkpoint) / name)
+
+
+def _with_hyper(model: Model, params: Params, scales: PyTree, noise: PyTree) -> Params:
+    """The same weights with other scales and noise."""
+    layout = model.network.layout(params.weights)
+    raw = model.prior.raw(model.weights(params), scales, layout)
+    return Params(raw, scales, noise)
