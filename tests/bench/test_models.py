@@ -102,6 +102,7 @@ def test_a_method_without_evidence_is_refused(rows, key):
         tb.bench.rank_models({"line": tb.networks.MLP(())}, rows, key=key)
 
 
+@pytest.mark.slow
 def test_laplace_finds_the_evidence_of_the_exact_line(key, x64):
     problem = exact.linear()
     found = LAPLACE.fit(problem.model, problem.data, key=key, progress=False)

@@ -72,7 +72,7 @@ def log_prob(likelihood, f, y, noise):
     return likelihood.distribution(f[None], noise).log_prob(y[None])[0]
 
 
-@pytest.mark.parametrize("name", quick(CASES, ("student-t", "heteroscedastic", "multi-task")))
+@pytest.mark.parametrize("name", quick(CASES, ("multi-task",)))
 def test_the_root_squared_is_the_fisher_information(name, key, x64):
     likelihood, outputs, noise, ys, weight = case(name, key)
     assert isinstance(likelihood, Likelihood)
@@ -89,7 +89,7 @@ def test_the_root_squared_is_the_fisher_information(name, key, x64):
     np.testing.assert_allclose(squared(root), wanted, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", quick((*CONVEX, "multi-task"), ("negative binomial", "multi-task")))
+@pytest.mark.parametrize("name", quick((*CONVEX, "multi-task"), ("negative binomial",)))
 def test_the_root_squared_is_the_hessian_where_it_is_convex(name, key, x64):
     likelihood, outputs, noise, ys, _ = case(name, key)
     ys = ys[:: max(len(ys) // 50, 1)]
@@ -107,7 +107,7 @@ def test_the_fisher_information_stands_in_where_it_is_not(name, key):
     )
 
 
-@pytest.mark.parametrize("name", quick((*CLASSES, "heteroscedastic", "negative binomial"), ("categorical", "ordinal")))
+@pytest.mark.parametrize("name", quick((*CLASSES, "heteroscedastic", "negative binomial"), ("ordinal",)))
 def test_saturated_outputs_have_finite_roots_and_slopes(name, key):
     """In 32 bits, with outputs of both signs up to 1e4."""
     likelihood, outputs, noise, ys, _ = case(name, key)

@@ -134,6 +134,7 @@ def test_a_law_of_ones_own_has_variances_too():
     np.testing.assert_allclose(np.asarray(found)[[0, 0, 1, 1], [0, 1, 1, 2]], 2.0 * w / np.tanh(w / 2.0), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_variances_follow_unknown_scales(x64):
     prior = priors.Normal(dist.HalfNormal(1.0))
     slope = jax.grad(lambda u: jnp.sum(prior.variances(LEAF, (u,), LAYOUT)["w"]))(jnp.log(0.7))
@@ -154,6 +155,7 @@ def test_what_is_no_mixture_of_normals_is_refused():
             prior.variances(LEAF, (), LAYOUT)
 
 
+@pytest.mark.slow
 def test_filters_have_variances_unless_they_are_smooth(key):
     conv = eqx.nn.Sequential([eqx.nn.Conv2d(3, 5, (3, 2), key=key), eqx.nn.Lambda(lambda x: x.reshape(-1))])
     network = tb.networks.from_equinox(conv)
@@ -169,6 +171,7 @@ def test_filters_have_variances_unless_they_are_smooth(key):
         priors.FilterGroups(length=1.5).variances(raw, scales, layout)
 
 
+@pytest.mark.slow
 def test_gates_have_a_variance_each():
     layout = {"w": tb.networks.Leaf("weight", inputs=(1,), outputs=(0,))}
     prior = priors.Gates(1.0, dist.HalfNormal(1.0), 3.0, 4.0)

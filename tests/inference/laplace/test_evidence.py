@@ -60,7 +60,7 @@ IMPOSSIBLE = {("corrected", "an input"), ("corrected", "student")}
 @pytest.mark.parametrize(
     ("structure", "scales"),
     [
-        pytest.param(*case, marks=() if case == ("kronecker", "an input") else pytest.mark.slow)
+        pytest.param(*case, marks=() if case == ("diagonal", "scalar") else pytest.mark.slow)
         for case in CASES
         if case not in IMPOSSIBLE
     ],

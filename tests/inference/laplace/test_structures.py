@@ -164,6 +164,7 @@ def test_kronecker_is_exact_for_one_layer_whatever_the_scales_of_inputs(x64):
         np.testing.assert_allclose(precision(kron, local.size), precision(full, local.size), rtol=1e-8, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_negative_curvature_is_clipped_and_reported(key, x64):
     """At the top of a hill between two modes the exact Hessian is indefinite."""
     data = tb.Data(np.linspace(-1, 1, 9)[:, None], np.linspace(-1, 1, 9))

@@ -54,6 +54,7 @@ def test_without_hidden_layers_it_is_the_exact_linear_problem(x64):
     np.testing.assert_allclose(posterior.log_evidence, exact.log_evidence, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_draws_have_the_moments_of_the_posterior():
     """4,000 of them: the mean to 4 standard errors, the spread to 5 %."""
     exact = PROBLEMS["linear"]()
@@ -83,6 +84,7 @@ def test_normal_inverse_gamma_gives_the_multivariate_t_of_the_textbook(each, x64
     np.testing.assert_allclose(posterior.predict(new_x).log_prob(new_y), wanted, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_the_student_predictive_agrees_with_scipy(x64):
     posterior = layer(linear(1.3, UNKNOWN, (4,)), tb.Data(X, Y), NIG)
     predictive = posterior.predict(X)
@@ -128,6 +130,7 @@ def test_rows_in_portions_give_the_posterior_of_all_rows(family, x64):
         np.testing.assert_allclose(part, other, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_a_stream_gives_what_its_rows_give(x64):
     model, data = linear(1.0, tb.likelihoods.Gaussian(0.3)), tb.Data(X, Y)
     batches = tb.Data.from_batches(lambda epoch: [(X[:10], Y[:10]), (X[10:], Y[10:])], num=20)
@@ -135,6 +138,7 @@ def test_a_stream_gives_what_its_rows_give(x64):
     np.testing.assert_allclose(one.solved.mean, two.solved.mean, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_outputs_have_noise_and_priors_of_their_own(x64):
     """Two outputs with different noise: each is what it would be alone."""
     model = linear(1.0, tb.likelihoods.Gaussian(np.array([0.2, 0.7])), (4,))
@@ -154,6 +158,7 @@ def test_outputs_have_noise_and_priors_of_their_own(x64):
     np.testing.assert_allclose(both.log_evidence, log_evidence, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_noise_and_scale_reach_the_optimum_of_a_grid():
     """To 1 %, in the precision of every day: log evidence plus log priors on a grid in NumPy."""
     exact = PROBLEMS["linear_unknown"]()
@@ -172,6 +177,7 @@ def test_noise_and_scale_reach_the_optimum_of_a_grid():
     assert "noise and prior scales" in posterior.notes[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("num", [1, 2], ids=["shared noise", "noise an output"])
 @pytest.mark.parametrize("family", [tb.conjugate.Normal(), NIG], ids=["normal", "inverse-gamma"])
 def test_the_slope_of_the_evidence_is_its_derivative(family, num, x64):
@@ -184,6 +190,7 @@ def test_the_slope_of_the_evidence_is_its_derivative(family, num, x64):
         np.testing.assert_allclose(getattr(slope, name)[where], (up - down) / 2e-5, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_scales_of_hidden_layers_stay_where_they_are():
     """The evidence of the last layer does not know them; the network's hidden weights do not move either."""
     model = linear((dist.HalfNormal(1.0), dist.HalfNormal(1.0)), tb.likelihoods.Gaussian(0.3), (4,))
@@ -259,6 +266,7 @@ class Skipping(linen.Module):
         return linen.Dense(2)(jnp.tanh(linen.Dense(4)(x))) + 0.5 * x[:, :2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", ["equinox", "flax"])
 def test_networks_of_other_libraries_have_a_last_layer_too(library):
     """What is added and does not depend on the last layer is part of every prediction."""
