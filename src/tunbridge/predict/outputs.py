@@ -73,6 +73,7 @@ class Outputs:
             return sum(part.num_components for part in self._joined), self._joined[0].num_outputs
         like = self._cached
         if like is None:
+            _ = self.params  # drawn here, not while shapes are traced
             like = jax.eval_shape(self._forward, self.x[:1])
         return like.shape[0], like.shape[-1]
 
