@@ -57,6 +57,11 @@ class Data(eqx.Module):
         """How many rows there are."""
         return self.x.shape[0]
 
+    @property
+    def weights(self) -> Array:
+        """How often each row counts, (points,): once unless told."""
+        return jnp.ones(self.num) if self.weight is None else self.weight
+
     def where(self, counts: Array) -> "Data":
         """The same rows, of which only those that count have a weight; for use inside jit."""
         weight = counts.astype(float) if self.weight is None else jnp.where(counts, self.weight, 0.0)

@@ -8,6 +8,7 @@ eigenvalues of :math:`\tilde H`, so that the determinant, draws and variances of
 import abc
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -46,10 +47,6 @@ class Block(eqx.Module):
     def diagonal(self) -> Array:
         """Variances, of the shape of `index`."""
 
-    @abc.abstractmethod
-    def values(self) -> Array:
-        """The eigenvalues of H~."""
-
 
 class Diagonal(Block):
     """Independent numbers."""
@@ -75,10 +72,6 @@ class Diagonal(Block):
     def diagonal(self) -> Array:
         """V / (1 + h)."""
         return self.prior / (1.0 + self.curvature)
-
-    def values(self) -> Array:
-        """The diagonal of H~."""
-        return self.curvature.ravel()
 
 
 class Spectral(Block):
@@ -134,10 +127,6 @@ class Spectral(Block):
         outside = 0.0 if self.complete else jnp.maximum(1.0 - jnp.sum(squares, axis=1), 0.0)
         return self.scale**2 * (squares @ spread + outside)
 
-    def values(self) -> Array:
-        """The diagonal of Lambda."""
-        return self.curvature
-
 
 def _outside(scaled: Array, inside: Array) -> Array:
     """The Gram matrix of what lies outside a space, its diagonal never negative."""
@@ -184,7 +173,7 @@ class Kronecker(Block):
         if self.uniform:
             ratio = chosen[0, 0] / (self.row_scale[0] * self.column_scale[0]) ** 2
             return jnp.sum(jnp.log1p(factor * ratio * self.curvature))
-        row, column = separated(chosen)
+        row, column = (jnp.exp(0.5 * one) for one in separated(jnp.log(chosen)))
         a = _rescaled(self.rows, self.row_values, row / self.row_scale)
         b = _rescaled(self.columns, self.column_values, column / self.column_scale)
         return jnp.sum(jnp.log1p(factor * a[:, None] * b[None]))
@@ -214,10 +203,6 @@ class Kronecker(Block):
         inside = self.rows**2 @ self.spread @ (self.columns**2).T
         return self.row_scale[:, None] ** 2 * inside * self.column_scale[None] ** 2
 
-    def values(self) -> Array:
-        """Lambda."""
-        return self.curvature.ravel()
-
 
 def kronecker_covariance(a: Array, g: Array, spread: Array) -> Array:
     r""":math:`\sum_{ij} s_{ij} T_{oij} T_{qij}` with :math:`T_{oij} = \sum_p a_{pi} g_{opj}`."""
@@ -233,12 +218,9 @@ def _rescaled(vectors: Array, values: Array, scale: Array) -> Array:
     return jnp.maximum(jnp.linalg.eigvalsh(half @ half.T), 0.0)
 
 
-def separated(variances: Array) -> tuple[Array, Array]:
-    """Roots of a variance a row and one a column whose product is nearest to a matrix of variances, in logarithms."""
-    log = jnp.log(variances)
-    row = jnp.mean(log, axis=1)
-    column = jnp.mean(log, axis=0) - jnp.mean(log)
-    return jnp.exp(0.5 * row), jnp.exp(0.5 * column)
+def separated(matrix: Any) -> tuple[Any, Any]:
+    """A number a row and one a column whose sum is nearest to a matrix: of logarithms of variances, say."""
+    return matrix.mean(axis=1), matrix.mean(axis=0) - matrix.mean()
 
 
 def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

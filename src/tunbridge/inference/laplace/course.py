@@ -126,7 +126,7 @@ class Course:
             if gain < _WORTH:
                 break
         _warn_of_bounds(bounded)
-        self.notes.append(self._told(best.params))
+        self.notes.append(self._told())
         return best.params
 
     def _while_training(self, params: Params, tuning: Online) -> Params:
@@ -138,14 +138,14 @@ class Course:
             best = now if now.value > best.value else best
         last = self._judged(self._resolve(best.params, "last", 2))
         best = last if last.value > best.value else best
-        self.notes.append(self._told(best.params))
+        self.notes.append(self._told())
         return best.params
 
     def _tuned(self, trial: "Trial", steps: int, moves: bool) -> evidence.Tuned:
         """Unknowns of larger evidence; `moves` says whether the mode will follow them."""
         num = size((trial.params.scales, trial.params.noise))
         slope = fitting.drift(trial.fitted, self.data, self.key) if moves and num <= _MOST_UNKNOWNS else np.zeros(num)
-        return evidence.maximise(trial.fitted.evidence, jnp.asarray(slope, float), self._free(trial.params), steps)
+        return evidence.maximise(trial.fitted.evidence, jnp.asarray(slope, float), self._free, steps)
 
     def _judged(self, params: Params) -> "Trial":
         fitted = self.measure(params, self.data)
@@ -161,15 +161,16 @@ class Course:
         )
         return self._judged(self._resolve(_with_hyper(self.model, old, scales, noise), name, parts))
 
-    def _free(self, params: Params) -> bool:
+    @property
+    def _free(self) -> bool:
         """Whether noise is tuned with the scales.
 
         Given its inner layers the evidence of a network's last ones is no judge of noise, which held-out rows told.
         """
         return self.method.point is None or isinstance(self.method.subset, All)
 
-    def _told(self, params: Params) -> str:
-        noise = "noise and prior scales maximise" if self._free(params) else "prior scales maximise"
+    def _told(self) -> str:
+        noise = "noise and prior scales maximise" if self._free else "prior scales maximise"
         return f"Unknown {noise} the evidence: the largest of {len(self.curve)}."
 
     def _by_validation(self, params: Params, tuning: Validation) -> Params:

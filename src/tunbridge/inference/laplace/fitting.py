@@ -93,7 +93,7 @@ def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> 
     variances = _floored(_variances(moved, local.params.scales)) / (1.0 + float(fitted.evidence.damping))
     measured = fitted.structure.measure(moved, fitted.evidence.curvature, data, variances, key)
     blocks, _ = structures.blocks(fitted.structure, measured, variances, lambda _: True)
-    return float(sum(jnp.sum(jnp.log1p(block.values())) for block in blocks))
+    return float(Covariance(blocks, local.size).log_det(jnp.asarray(variances, jnp.result_type(float)), jnp.ones(())))
 
 
 @jax.jit

@@ -167,10 +167,9 @@ class Linearised(Posterior):
 
 
 def _at_once(state: tuple[Local, Structure, Covariance, Link], x: Array) -> Parts:
-    *local_gaussian, link = state
-    local = state[0]
+    local, structure, weights, link = state
     likelihood, noise = local.model.likelihood, local.params.noise
-    mean, covariance = linear_moments(*local_gaussian, x)
+    mean, covariance = linear_moments(local, structure, weights, x)
     if isinstance(likelihood, Gaussian):
         variance = likelihood.distribution(mean, noise).base_dist.variance
         return Parts(mean, variance, jnp.diagonal(covariance, axis1=1, axis2=2))

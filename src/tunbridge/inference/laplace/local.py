@@ -108,7 +108,6 @@ class Local(eqx.Module):
     def curved(self, sites: Sites, curvature: Outer, key: Key, batch: Data) -> Slopes:
         """The slopes of each row's columns of a curvature, weighted, with a leading axis of rows."""
         likelihood, noise = self.model.likelihood, self.params.noise
-        weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
 
         def one(key_row: Key, x: Array, y: Array, w: Array) -> Slopes:
             def combine(outputs: Array) -> Array:
@@ -116,7 +115,7 @@ class Local(eqx.Module):
 
             return self.slopes(sites, x, combine)[1]
 
-        return jax.vmap(one)(jax.random.split(key, batch.num), batch.x, batch.y, weight)
+        return jax.vmap(one)(jax.random.split(key, batch.num), batch.x, batch.y, batch.weights)
 
 
 def blocks(data: Data | Stream, most: int) -> Iterator[Data]:
@@ -126,9 +125,8 @@ def blocks(data: Data | Stream, most: int) -> Iterator[Data]:
             yield from blocks(Data(x, y), most)
         return
     num = min(most, data.num)
-    weight = jnp.ones(data.num) if data.weight is None else data.weight
     for start in range(0, data.num, num):
-        rows = [np.asarray(leaf[start : start + num]) for leaf in (data.x, data.y, weight)]
+        rows = [np.asarray(leaf[start : start + num]) for leaf in (data.x, data.y, data.weights)]
         missing = num - len(rows[0])
         x, y, w = (np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]) for leaf in rows)
         w[len(w) - missing :] = 0.0
@@ -170,8 +168,8 @@ def num_outputs(local: Local) -> int:
 
 
 @by_shape
-def row_numbers(local: Local, curvature: Curvature, groups: tuple[int, ...]) -> int:
-    """How many numbers the slopes of one row are, as far as these groups and no group go."""
+def row_numbers(local: Local, curvature: Curvature, structure: Any) -> int:
+    """How many numbers the slopes of one row are, as far as a structure asks for them."""
     columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else 1
     sites = local.sites
 
@@ -179,4 +177,5 @@ def row_numbers(local: Local, curvature: Curvature, groups: tuple[int, ...]) -> 
         return local.slopes(sites, x, lambda outputs: jnp.ones((columns, len(outputs)), outputs.dtype))[1]
 
     slopes = jax.eval_shape(one, local, local.model.inputs)
+    groups = {part.group for part in structure.parts(local, sites) if part.group is not None}
     return size(([(slopes.activations[i], slopes.cotangents[i]) for i in groups], slopes.rest))

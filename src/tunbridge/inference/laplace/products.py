@@ -64,14 +64,13 @@ def factors(local: Local, key: Key, batch: Data, curvature: Outer, structure: An
     """For each part of a group (sum of a a^T, sum of g g^T, how many positions); for others the diagonal."""
     sites = local.sites
     slopes = local.curved(sites, curvature, key, batch)
-    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
     found: list = []
     for part in structure.parts(local, sites):
         if part.group is None:
             found.append(_square(local, sites, part, slopes))
         else:
             a, g = jax.vmap(lambda s, part=part: s.matrix(part))(slopes)
-            found.append(_factors(a, g, weight, reduce))
+            found.append(_factors(a, g, batch.weights, reduce))
     return found
 
 
@@ -107,7 +106,6 @@ def product(local: Local, key: Key, batch: Data, curvature: Curvature, v: Array)
     """The curvature of a block of rows times v, over all weights."""
     flat, back = ravel_pytree(local.weights)
     likelihood, noise, apply = local.model.likelihood, local.params.noise, local.model.network.apply
-    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
 
     def outputs(w: Array) -> Array:
         return apply(back(w), batch.x)
@@ -115,13 +113,13 @@ def product(local: Local, key: Key, batch: Data, curvature: Curvature, v: Array)
     if not isinstance(curvature, Outer):
 
         def loss(w: Array) -> Array:
-            return -jnp.sum(weight * likelihood.distribution(outputs(w), noise).log_prob(batch.y))
+            return -jnp.sum(batch.weights * likelihood.distribution(outputs(w), noise).log_prob(batch.y))
 
         return jax.jvp(jax.grad(loss), (flat,), (v,))[1]
     f, tangent = jax.jvp(outputs, (flat,), (v,))
     keys = jax.random.split(key, batch.num)
     columns = jax.vmap(lambda k, o, y: curvature.columns(k, likelihood, o[None], y[None], noise)[0])(keys, f, batch.y)
-    bent = jnp.einsum("nok,nqk,nq->no", columns, columns, tangent * weight[:, None])
+    bent = jnp.einsum("nok,nqk,nq->no", columns, columns, tangent * batch.weights[:, None])
     return jax.vjp(outputs, flat)[1](bent)[0]
 
 
@@ -146,10 +144,9 @@ def gradient_change(local: Local, key: Key, batch: Data, tangent: PyTree) -> Arr
 def gradient(local: Local, _: Key, batch: Data) -> Array:
     """Of the log likelihood of a block of rows, by the weights."""
     flat, back = ravel_pytree(local.weights)
-    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
 
     def total(w: Array) -> Array:
         f = local.model.network.apply(back(w), batch.x)
-        return jnp.sum(weight * local.model.likelihood.distribution(f, local.params.noise).log_prob(batch.y))
+        return jnp.sum(batch.weights * local.model.likelihood.distribution(f, local.params.noise).log_prob(batch.y))
 
     return jax.grad(total)(flat)

@@ -197,7 +197,7 @@ class Diagonal(Structure):
         if not isinstance(curvature, Outer):
             found = _hessian_diagonal(local, curvature, data, key)
             return Measured(parts, [found[part.index] for part in parts])
-        numbers = row_numbers(local, curvature, _groups(parts))
+        numbers = row_numbers(local, curvature, self)
         return Measured(parts, summed(products.squares, local, data, key, numbers, curvature, self))
 
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
@@ -248,7 +248,7 @@ class Kronecker(Structure):
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
         """The two factors of each matrix, and eigenvalues in a second turn where they are corrected."""
         parts = parts_of(self, local)
-        numbers = row_numbers(local, curvature, _groups(parts))
+        numbers = row_numbers(local, curvature, self)
         reduce = self.sharing == "reduce"
         sums = summed(products.factors, local, data, key, numbers, curvature, self, reduce)
         if self.corrected:
@@ -262,9 +262,10 @@ class Kronecker(Structure):
         if part.group is None:
             return _diagonal(part, total, variances, uniform), Facts()
         left, right, count, *corrected = total
-        chosen = variances[part.index]
-        row, column = (np.asarray(one, np.float64) for one in _separated(chosen))
-        off = np.abs(np.log(chosen) - 2.0 * np.log(row)[:, None] - 2.0 * np.log(column)[None]).max()
+        logs = np.log(variances[part.index])
+        parted = linalg.separated(logs)
+        off = np.abs(logs - parted[0][:, None] - parted[1][None]).max()
+        row, column = (np.exp(0.5 * one) for one in parted)
         a, rows = linalg.eigh(row[:, None] * left * row / count)
         b, columns = linalg.eigh(column[:, None] * right * column)
         numbers = [row, column, rows, columns, np.maximum(a, 0.0), np.maximum(b, 0.0), *corrected]
@@ -289,10 +290,6 @@ def parts_of(structure: Structure, local: Local) -> list[Part]:
     return structure.parts(local, local.sites)
 
 
-def _groups(parts: list[Part]) -> tuple[int, ...]:
-    return tuple(part.group for part in parts if part.group is not None)
-
-
 def _by_group(local: Local, sites: Sites, separate_bias: bool = False) -> list[Part]:
     """The matrices all of whose weights are random, and all other random weights."""
     chosen, parts = local.chosen(sites), []
@@ -307,11 +304,6 @@ def _by_group(local: Local, sites: Sites, separate_bias: bool = False) -> list[P
             parts.append(Part(group.index, number))
     rest = np.flatnonzero(left)
     return [*parts, Part(rest)] if len(rest) else parts
-
-
-def _separated(variances: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    log = np.log(variances)
-    return np.exp(0.5 * log.mean(axis=1)), np.exp(0.5 * (log.mean(axis=0) - log.mean()))
 
 
 def _spectral(part: Part, scale: np.ndarray, vectors: np.ndarray, values: np.ndarray, uniform: bool) -> Block:

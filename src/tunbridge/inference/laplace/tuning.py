@@ -12,7 +12,18 @@ class Tuning(eqx.Module):
     """A way to find unknowns that are not weights."""
 
 
-class Evidence(Tuning):
+class _Rounds(Tuning):
+    """Rounds of tuning, of some steps each."""
+
+    rounds: eqx.AbstractVar[int]
+    steps: eqx.AbstractVar[int]
+
+    def __check_init__(self):
+        if self.rounds < 1 or self.steps < 1:
+            raise InputError("at least 1 round and 1 step", f"{self.rounds}, {self.steps}", "Use the defaults.")
+
+
+class Evidence(_Rounds):
     """Maximise the evidence around the mode, find the mode again, and so on while the evidence rises.
 
     Parameters
@@ -26,11 +37,8 @@ class Evidence(Tuning):
     rounds: int = 6
     steps: int = 100
 
-    def __check_init__(self):
-        _check_counts(self)
 
-
-class Online(Tuning):
+class Online(_Rounds):
     """The same while the network is trained, from the start: no row is held out :cite:p:`immer2021scalable`.
 
     Parameters
@@ -43,9 +51,6 @@ class Online(Tuning):
 
     rounds: int = 20
     steps: int = 50
-
-    def __check_init__(self):
-        _check_counts(self)
 
 
 class Validation(Tuning):
@@ -72,11 +77,6 @@ class Validation(Tuning):
     def shifts(self) -> list[float]:
         """The logarithms of the factors."""
         return np.linspace(-np.log(30.0), np.log(30.0), self.factors).tolist()
-
-
-def _check_counts(tuning: Any) -> None:
-    if tuning.rounds < 1 or tuning.steps < 1:
-        raise InputError("at least 1 round and 1 step", f"{tuning.rounds}, {tuning.steps}", "Use the defaults.")
 
 
 _NAMED: dict[Any, Tuning | None] = {

@@ -48,7 +48,7 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
     Where y has no residuals (classes, counts), noise that explains the held-out rows.
     """
     likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
-    weight = jnp.ones(batch.num) if batch.weight is None else batch.weight
+    weight = batch.weights
     threshold = holdout.threshold(holdout.mark(key, batch), weight, _SHARE, batch.num == target.num)
     start, never = likelihood.median_noise(), jnp.asarray(-jnp.inf)
     measure = Measure(key, threshold, start, never, never, start)
