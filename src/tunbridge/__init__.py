@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     from tunbridge.inference.registry import METHODS
     from tunbridge.inference.standardised import Standardised
     from tunbridge.inference.store import load
+    from tunbridge.inference.vi import divergences, families, gradients, klweights
+    from tunbridge.inference.vi.advi import ADVI
+    from tunbridge.inference.vi.backprop import BayesByBackprop
+    from tunbridge.inference.vi.ivon import IVON
+    from tunbridge.inference.vi.methods import FullRank, LowRank, MatrixNormalVI, MeanField
+    from tunbridge.inference.vi.posterior import VariationalGaussian
     from tunbridge.model import likelihoods, networks, priors, subsets
     from tunbridge.model.model import Model, Target
     from tunbridge.predict import links
@@ -70,7 +76,11 @@ _MODULES = {
     "curvatures": "tunbridge.inference.laplace.curvatures",
     "datasets": "tunbridge.datasets",
     "diagnostics": "tunbridge.diagnostics",
+    "divergences": "tunbridge.inference.vi.divergences",
+    "families": "tunbridge.inference.vi.families",
+    "gradients": "tunbridge.inference.vi.gradients",
     "integrators": "tunbridge.inference.mcmc.integrators",
+    "klweights": "tunbridge.inference.vi.klweights",
     "likelihoods": "tunbridge.model.likelihoods",
     "links": "tunbridge.predict.links",
     "mass": "tunbridge.inference.mcmc.mass",
@@ -84,6 +94,7 @@ _MODULES = {
     "tuning": "tunbridge.inference.laplace.tuning",
 }
 _NAMES = {
+    "ADVI": "tunbridge.inference.vi.advi",
     "HMC": "tunbridge.inference.mcmc.hamiltonian",
     "MALA": "tunbridge.inference.mcmc.langevin",
     "MCLMC": "tunbridge.inference.mcmc.microcanonical",
@@ -93,6 +104,7 @@ _NAMES = {
     "MAP": "tunbridge.inference.point.map",
     "SWAG": "tunbridge.inference.point.swag",
     "ULA": "tunbridge.inference.mcmc.langevin",
+    "BayesByBackprop": "tunbridge.inference.vi.backprop",
     "BayesianClassifier": "tunbridge.estimators",
     "BayesianRegressor": "tunbridge.estimators",
     "Chains": "tunbridge.inference.chains",
@@ -103,13 +115,18 @@ _NAMES = {
     "Dropout": "tunbridge.inference.point.dropout",
     "EllipticalSlice": "tunbridge.inference.mcmc.elliptical",
     "Ensemble": "tunbridge.inference.point.ensemble",
+    "FullRank": "tunbridge.inference.vi.methods",
+    "IVON": "tunbridge.inference.vi.ivon",
     "InputError": "tunbridge.core.errors",
     "Laplace": "tunbridge.inference.laplace.laplace",
     "LinearLayer": "tunbridge.inference.linear.posterior",
     "Linearised": "tunbridge.inference.laplace.gaussian",
+    "LowRank": "tunbridge.inference.vi.methods",
     "LowRankGaussian": "tunbridge.inference.posteriors",
     "MCDropout": "tunbridge.inference.point.dropout",
     "LoadError": "tunbridge.core.errors",
+    "MatrixNormalVI": "tunbridge.inference.vi.methods",
+    "MeanField": "tunbridge.inference.vi.methods",
     "Mixture": "tunbridge.inference.posteriors",
     "Model": "tunbridge.model.model",
     "NeuralLinear": "tunbridge.inference.linear.neurallinear",
@@ -126,6 +143,7 @@ _NAMES = {
     "TemperedSMC": "tunbridge.inference.mcmc.smc",
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
+    "VariationalGaussian": "tunbridge.inference.vi.posterior",
     "cite": "tunbridge.core.citations",
     "compare": "tunbridge.bench.compare",
     "momentum_from_physics": "tunbridge.inference.point.momentum",
@@ -138,7 +156,9 @@ _NAMES = {
 
 __version__ = importlib.metadata.version("tunbridge")
 __all__ = [
+    "ADVI",
     "HMC",
+    "IVON",
     "MALA",
     "MAP",
     "MCLMC",
@@ -147,6 +167,7 @@ __all__ = [
     "SWAG",
     "ULA",
     "AdjustedMCLMC",
+    "BayesByBackprop",
     "BayesianClassifier",
     "BayesianRegressor",
     "Chains",
@@ -157,13 +178,17 @@ __all__ = [
     "Dropout",
     "EllipticalSlice",
     "Ensemble",
+    "FullRank",
     "InputError",
     "Laplace",
     "LinearLayer",
     "Linearised",
     "LoadError",
+    "LowRank",
     "LowRankGaussian",
     "MCDropout",
+    "MatrixNormalVI",
+    "MeanField",
     "Mixture",
     "Model",
     "NeuralLinear",
@@ -180,6 +205,7 @@ __all__ = [
     "TemperedSMC",
     "Train",
     "TunbridgeError",
+    "VariationalGaussian",
     "bench",
     "cite",
     "compare",
@@ -187,7 +213,11 @@ __all__ = [
     "curvatures",
     "datasets",
     "diagnostics",
+    "divergences",
+    "families",
+    "gradients",
     "integrators",
+    "klweights",
     "likelihoods",
     "links",
     "load",

@@ -154,6 +154,10 @@ class Target(eqx.Module):
     num: float | Array
     temperature: float | Array = 1.0
 
+    def check(self, y: Array) -> Array:
+        """Targets of a batch in the form that is scored; InputError if they cannot be."""
+        return self.model.likelihood.check(y)
+
     def log_likelihood(self, params: Params, batch: Data) -> Scalar:
         """The batch's log likelihood, rescaled to the whole data set."""
         terms = self.model.log_likelihood(params, batch.x, batch.y)
@@ -166,11 +170,11 @@ class Target(eqx.Module):
 
     def log_prior(self, params: Params) -> Scalar:
         """Log p of weights, scales and noise, Jacobians included."""
-        return (
-            self.log_prior_weights(params)
-            + self.model.prior.log_hyper(params.scales)
-            + self.model.likelihood.log_noise(params.noise)
-        )
+        return self.log_prior_weights(params) + self.log_hyper(params)
+
+    def log_hyper(self, params: Params) -> Scalar:
+        """Log p of scales and noise, Jacobians included."""
+        return self.model.prior.log_hyper(params.scales) + self.model.likelihood.log_noise(params.noise)
 
     def log_prior_weights(self, params: Params) -> Scalar:
         """Log p(weights | scales) in raw coordinates."""

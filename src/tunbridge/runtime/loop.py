@@ -136,6 +136,10 @@ class Options(NamedTuple):
     max_seconds: float | None = None
     callbacks: Sequence[Callable[[Event], bool | None]] = ()
 
+    def within(self, name: str) -> "Options":
+        """The same with a folder of its own for a checkpoint."""
+        return self if self.checkpoint is None else self._replace(checkpoint=Path(self.checkpoint) / name)
+
 
 def run(
     method: Any, target: Any, data: Data | Stream, duration: Run | Train, keys: Key, options: Options

@@ -92,7 +92,7 @@ class Lane:
         params: Params | None,
     ):
         self.members, self.plan = members, plan
-        self._check = target.model.likelihood.check
+        self._check = target.check
         self._cursor = HostCursor(data, self._check) if isinstance(data, Stream) else None
         self._place = {"epoch": 0, "used": 0}
         source = None if isinstance(data, Stream) else _source(data, batch_size)

@@ -3,7 +3,6 @@
 import dataclasses
 import time
 import warnings
-from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 import jax
@@ -209,9 +208,8 @@ class Course:
         left = self.options.max_seconds
         if left is not None:
             left = max(left - (time.perf_counter() - self._began), 0.0)
-        return in_folder(
-            self.options._replace(init=init, max_seconds=left), f"{name}-{self.number}-{fingerprint(init)[:12]}"
-        )
+        options = self.options._replace(init=init, max_seconds=left)
+        return options.within(f"{name}-{self.number}-{fingerprint(init)[:12]}")
 
 
 def _params(points: list[Posterior]) -> Params:
@@ -237,13 +235,6 @@ def mode_of(point: MAP, steps: int | None) -> Mode:
     """The point estimate's optimiser, at noise and scales that are given."""
     train = point.train if steps is None else dataclasses.replace(point.train, steps=steps)
     return Mode(step_size=point.step_size, optimiser=point.optimiser, decay=point.decay, train=train)
-
-
-def in_folder(options: Options, name: str) -> Options:
-    """The same with a folder of its own for a checkpoint."""
-    if options.checkpoint is None:
-        return options
-    return options._replace(checkpoint=Path(options.checkpoint) / name)
 
 
 def _with_hyper(model: Model, params: Params, scales: PyTree, noise: PyTree) -> Params:

@@ -12,7 +12,7 @@ from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Method, check_door
-from tunbridge.inference.laplace.course import Course, in_folder, mode_of
+from tunbridge.inference.laplace.course import Course, mode_of
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
 from tunbridge.inference.laplace.local import Local, num_outputs, scored
 from tunbridge.inference.laplace.mode import Mode
@@ -128,7 +128,7 @@ class Laplace(Method):
         method: MAP | Mode = self.point
         if isinstance(self.tune, Online):
             method = mode_of(self.point, 1)
-        return method.posteriors(model, data, key, size, in_folder(options, "mode"))
+        return method.posteriors(model, data, key, size, options.within("mode"))
 
 
 _ROOMS = {"curvature": "curvatures", "structure": "structures", "subset": "subsets", "link": "links"}

@@ -10,6 +10,7 @@ from tunbridge.inference.point.descent import Descent, State
 from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Trace
+from tunbridge.runtime.patience import Patience
 
 
 class Mode(Descent):
@@ -29,7 +30,7 @@ class Mode(Descent):
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """The optimiser's state."""
-        patience = () if self.train.patience is None else (jnp.inf, jnp.inf, 0)
+        patience = () if self.train.patience is None else Patience.fresh()
         memory = self._optax(0.0).init((params.weights, ()))
         return strong(State(params, (), memory, jnp.zeros((), jnp.int32), (), (), patience))
 

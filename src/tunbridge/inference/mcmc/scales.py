@@ -8,28 +8,16 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.tree import ravel
-from tunbridge.core.types import Key, Params
+from tunbridge.core.types import Key
 from tunbridge.model.model import Target
+from tunbridge.model.spread import prior_variances
 
-_DRAWS = 32
 _TURNS = 12
-_NORMAL_MAD = 0.6745
-"""The median absolute deviation of a standard normal variable."""
 
 
 def prior_variance(key: Key, target: Target, batch: Data) -> Array:
-    """The square of each unknown's scale under the prior, one an array of weights: robust, as tails may be heavy."""
-
-    def draw(key_draw: Key) -> Params:
-        return target.model.sample_params(key_draw, batch.x)
-
-    draws = jax.vmap(draw)(jax.random.split(key, _DRAWS))
-
-    def one(leaf: Array) -> Array:
-        scale = jnp.median(jnp.abs(leaf - jnp.median(leaf))) / _NORMAL_MAD
-        return jnp.full(leaf.shape[1:], jnp.where(scale > 0, scale, 1.0) ** 2, leaf.dtype)
-
-    return ravel(jax.tree.map(one, draws))
+    """The square of each unknown's scale under the prior, in one vector."""
+    return ravel(prior_variances(key, target.model, batch.x))
 
 
 def curvature(key: Key, slope_of: Callable[[Array], Array], position: Array, variance: Array) -> Array:

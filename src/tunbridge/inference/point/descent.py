@@ -19,9 +19,8 @@ from tunbridge.inference.base import Iterative
 from tunbridge.inference.point import noise, orthant
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Train
+from tunbridge.runtime.patience import Patience
 from tunbridge.runtime.schedules import Cosine
-
-_SMOOTHING = 0.95
 
 
 def adam(step_size: Any) -> optax.GradientTransformation:
@@ -46,7 +45,7 @@ class State(NamedTuple):
     given: PyTree
     """Weights to take up again once the noise is measured, where `fit` was given some, else ()."""
     patience: PyTree
-    """(smoothed objective, its least, steps since) where patience is asked for, else ()."""
+    """A `Patience` where it is asked for, else ()."""
 
     @property
     def measured(self) -> Params:
@@ -118,7 +117,7 @@ class Descent(Iterative):
         if params.noise:
             params, measure = noise.begin(key, target, params, batch)
         extra = self.extra(target, params, batch)
-        patience = () if self.train.patience is None else (jnp.inf, jnp.inf, 0)
+        patience = () if self.train.patience is None else Patience.fresh()
         memory = self._optax(0.0).init((params.weights, extra))
         return strong(State(params, extra, memory, jnp.zeros((), jnp.int32), measure, (), patience))
 
@@ -168,7 +167,7 @@ class Descent(Iterative):
         weights, extra = optax.apply_updates(free, updates)
         if corners is not None:
             weights = orthant.within(weights, params.weights, slope_weights, corners)
-        patience = self._wait(state.patience, loss, state.step == half)
+        patience = state.patience.after(loss, state.step == half) if state.patience else ()
         moved = params._replace(weights=weights)
         fresh = State(moved, extra, memory, state.step + 1, measure, state.given, patience)
         if patience:
@@ -180,7 +179,7 @@ class Descent(Iterative):
         if not state.patience:
             return False
         half = self.train.steps // 2 if state.measure else 0
-        return (state.patience[2] >= self.train.patience) & (state.step > half)
+        return (state.patience.since >= self.train.patience) & (state.step > half)
 
     def keep(self, target: Target, state: State) -> PyTree:
         """Nothing: the last state is what counts."""
@@ -212,16 +211,6 @@ class Descent(Iterative):
         new, old = (state.given, memory), (state.params.weights, state.optimiser)
         weights, memory = jax.tree.map(lambda a, b: jnp.where(begins, a, b), new, old)
         return state._replace(params=state.params._replace(weights=weights), optimiser=memory)
-
-    def _wait(self, patience: PyTree, loss: Array, begins: Array) -> PyTree:
-        """Smoothed objective, its least and the steps since; afresh where a stage begins."""
-        if not patience:
-            return ()
-        afresh = (jnp.inf, jnp.inf, 0)
-        smooth, least, since = (jnp.where(begins, new, old) for new, old in zip(afresh, patience, strict=True))
-        smooth = jnp.where(jnp.isinf(smooth), loss, _SMOOTHING * smooth + (1 - _SMOOTHING) * loss)
-        falls = (smooth < least - 1e-5 * jnp.maximum(1.0, jnp.abs(least))) | jnp.isinf(least)
-        return smooth, jnp.where(falls, smooth, least), jnp.where(falls, 0, since + 1)
 
     def notes(self, params: Params, step: int) -> tuple[str, ...]:
         """What a reader should know of this run."""

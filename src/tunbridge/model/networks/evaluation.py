@@ -9,7 +9,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.types import PyTree
-from tunbridge.model.networks.sites import CALLS, Group, Place, Site, Sites, constant_and_carried
+from tunbridge.model.networks.sites import CALLS, Group, Place, Site, Sites, bind, constant_and_carried
 
 
 class Evaluation:
@@ -84,13 +84,11 @@ class _Runner:
             inner = eqn.params[CALLS[name]]
             closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
             return self.run(closed.jaxpr, closed.consts, operands, here)
-        bound = eqn.primitive.get_bind_params(eqn.params)
-        functions, params = bound if isinstance(bound, tuple) else ((), bound)  # jax before 0.10 gives both
-        results = eqn.primitive.bind(*functions, *operands, **params)
+        results = bind(eqn, operands)
         if here not in self.found:
-            return results if eqn.primitive.multiple_results else [results]
+            return results
         self.activations[here] = self.found[here].activations(operands)
-        return [results + self.shifts[here].astype(results.dtype)]
+        return [results[0] + self.shifts[here].astype(results[0].dtype)]
 
     def _loop(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
         (num, carried), inner = constant_and_carried(eqn), eqn.params["jaxpr"]

@@ -22,10 +22,11 @@ from tunbridge.core.types import PyTree
 Place = tuple[int, ...]
 """Of an equation: its number in the program, in the program called there, and so on."""
 
-_REORDERINGS = (
+REORDERINGS = (
     *("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim"),
     *("slice", "concatenate", "split", "rev", "copy"),
 )
+"""Equations whose results are their operands' numbers in other places."""
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
 """Equations that run another program, and the parameter that holds it."""
 
@@ -59,6 +60,8 @@ class Site:
     """Of the equation's outputs, with the steps of the loops around it in front."""
     depth: int
     """How many loops it is in."""
+    kind: str
+    """The equation's name."""
     bias: np.ndarray | None = None
     """The number of the weight that is added to each output."""
 
@@ -138,7 +141,7 @@ class _Search:
         name, nothing = eqn.primitive.name, [None] * len(eqn.outvars)
         if name == "convert_element_type":
             return operands
-        if name in _REORDERINGS and None not in operands and len({type(operand) for operand in operands}) == 1:
+        if name in REORDERINGS and None not in operands and len({type(operand) for operand in operands}) == 1:
             return self._reordered(eqn, operands)
         if name in CALLS:
             inner = eqn.params[CALLS[name]]
@@ -229,6 +232,14 @@ def constant_and_carried(eqn: JaxprEqn) -> tuple[int, int]:
     return len(eqn.invars) - rows - carried, carried
 
 
+def bind(eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
+    """What an equation gives for other operands."""
+    bound = eqn.primitive.get_bind_params(eqn.params)
+    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # jax before 0.10 gives both
+    results = eqn.primitive.bind(*functions, *operands, **params)
+    return results if eqn.primitive.multiple_results else [results]
+
+
 def _dims(atom: Any) -> tuple[int, ...]:
     return atom.aval.shape
 
@@ -274,7 +285,7 @@ def _product(eqn: JaxprEqn, operands: list) -> Site | None:
         moved = last(value, range(num), range(-num, 0)) if side == 0 and num else value
         return moved.reshape(-1, outputs)
 
-    return Site(index.reshape(inputs, outputs), activations, columns, (), 0)
+    return Site(index.reshape(inputs, outputs), activations, columns, (), 0, "dot_general")
 
 
 def _convolution(eqn: JaxprEqn, operands: list) -> Site | None:
@@ -297,7 +308,14 @@ def _convolution(eqn: JaxprEqn, operands: list) -> Site | None:
         last = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
         return last(value, out[1], -1).reshape(-1, width)
 
-    return Site(kernel.reshape(-1, outputs), activations, lambda value: columns_of(value, outputs), (), 0)
+    return Site(
+        kernel.reshape(-1, outputs),
+        activations,
+        lambda value: columns_of(value, outputs),
+        (),
+        0,
+        "conv_general_dilated",
+    )
 
 
 def _specs(lhs: tuple, rhs: tuple, out: tuple) -> Any:
@@ -317,7 +335,7 @@ def _lookup(eqn: JaxprEqn, operands: list) -> Site | None:
     def activations(values: list[Array]) -> Array:
         return jax.nn.one_hot(values[1].reshape(-1), index.shape[0])
 
-    return Site(index, activations, lambda value: value.reshape(-1, index.shape[1]), (), 0)
+    return Site(index, activations, lambda value: value.reshape(-1, index.shape[1]), (), 0, "gather")
 
 
 _KINDS: dict[str, Callable[[JaxprEqn, list], Site | None]] = {

@@ -1,0 +1,112 @@
+"""What variational methods share: a point to begin around, the door before it, and the posterior at the end."""
+
+import abc
+import dataclasses
+import time
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+import equinox as eqx
+import jax
+from jax import Array
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError, NumericalError, Result
+from tunbridge.core.tree import all_finite, stack
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.inference.base import Iterative, check_door
+from tunbridge.inference.point.given import given
+from tunbridge.inference.point.map import MAP
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.vi import beginning
+from tunbridge.inference.vi.families import Family
+from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.posterior import VariationalGaussian
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.loop import Options, Trace, Train
+from tunbridge.runtime.schedules import Cosine
+
+Start = MAP | Literal["same"] | None
+"""Where means begin: a point estimate, one as long as the method itself, or the network's own initial weights."""
+
+
+class AroundPoint(Iterative):
+    """A normal q over everything unknown, begun around a point."""
+
+    step_size: eqx.AbstractVar[float]
+    num_samples: int = eqx.field(default=1, static=True, kw_only=True)
+    decay: Callable[[Array], Array] = eqx.field(default=Cosine(), kw_only=True)
+    point: Start = eqx.field(default="same", kw_only=True)
+    train: Train = eqx.field(default=Train(), kw_only=True)
+
+    def __check_init__(self):
+        if isinstance(self.num_samples, float) or self.num_samples < 1:
+            raise InputError("num_samples as a whole number of at least 1", f"{self.num_samples}", "Try 1.")
+        if not self.step_size > 0:
+            raise InputError("a step size above 0", f"{self.step_size}", "Leave it out for the default.")
+        if self.point != "same" and not isinstance(self.point, MAP | None):
+            raise InputError('point= as a tb.MAP, "same" or None', repr(self.point)[:60], "Leave it out.")
+        if not (callable(self.decay) and isinstance(self.decay, eqx.Module)):
+            raise InputError("decay= as a schedule", f"{self.decay!r}", "Use tb.schedules.Cosine() or Constant().")
+
+    @property
+    @abc.abstractmethod
+    def form(self) -> Family:
+        """The family of q."""
+
+    @property
+    def duration(self) -> Train:
+        """How long it trains."""
+        return self.train
+
+    def settled(self, model: Model, like: Params) -> Self:
+        """The method with what depends on the model settled, and nothing that the loop does not need."""
+        return dataclasses.replace(self, point=None)
+
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        """Means first, then q around each."""
+        check_door(model, data, key)
+        began = time.perf_counter()
+        bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
+        like = jax.eval_shape(lambda k: bound.sample_params(k, bound.example()), jax.random.key(0))
+        self.form.check(like, bound.network.layout(like.weights))
+        beginning.check_support(jax.random.key(0), bound, like)
+        settled = self.settled(bound, like)
+        key_points, key_rest = jax.random.split(key)
+        means = self._means(bound, data, key_points, size, options)
+        left = None if options.max_seconds is None else max(options.max_seconds - (time.perf_counter() - began), 0.0)
+        options = options._replace(init=means, max_seconds=left)
+        return super(AroundPoint, settled).posteriors(model, data, key_rest, size, options)
+
+    def _means(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Params] | None:
+        """Where the means of q begin."""
+        if options.init is not None:
+            return [given(model, options.init)] * size
+        if self.point is None:
+            return None
+        point = MAP(decay=self.decay, train=self.train) if isinstance(self.point, str) else self.point
+        found = point.posteriors(model, data, key, size, options.within("point"))
+        return [beginning.translated(model, one) for one in found]
+
+    def _starts(self, init: Any, target: Target, rows: Data, key: Key, num: int) -> Params | None:
+        return None if init is None else stack(init)
+
+    def around(self, key: Key, target: Target, params: Params, batch: Data) -> Gaussian:
+        """Q around the parameters, as wide as the curvature says."""
+        key_sds, key_family = jax.random.split(key)
+        sds = beginning.standard_deviations(key_sds, target, params, batch)
+        return self.form.around(key_family, params, sds, target.model.network.layout(params.weights))
+
+    def keep(self, target: Target, state: Any) -> PyTree:
+        """Nothing: the last state is what counts."""
+        return ()
+
+    def reached(self, model: Model, key: Key, trace: Trace, q: Gaussian) -> Posterior:
+        """The posterior of a last q; NumericalError if it failed."""
+        step = int(trace.state.step)
+        if not all_finite(q):
+            raise NumericalError(Result.NONFINITE_STATE, step, 0, "Nothing can be predicted with it.")
+        notes = () if step == self.train.steps else (f"Stopped after {step} of {self.train.steps} steps.",)
+        taken = step // self.train.plan().thin
+        curve = {name: leaf[:taken] for name, leaf in trace.info._asdict().items()}
+        return VariationalGaussian(model, key, q, curve, notes=notes)

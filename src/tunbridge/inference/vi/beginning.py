@@ -1,0 +1,62 @@
+"""Where q begins: at weights that fit, with standard deviations from the curvature there."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.model.model import Model, Target
+from tunbridge.model.spread import prior_variances
+
+_ROWS = 64
+"""How many rows of the first batch the curvature is measured on."""
+
+
+def standard_deviations(key: Key, target: Target, params: Params, batch: Data) -> Params:
+    r""":math:`(N F_{ii} + 1 / s_i^2)^{-1/2}` with the Fisher information F of a row and the prior's scales s.
+
+    F is the mean of squared slopes of the log likelihood of targets drawn from the model itself.
+    """
+    model = target.model
+    key_prior, key_rows = jax.random.split(key)
+    rows = min(_ROWS, batch.num)
+
+    def add(i: Array, total: Params) -> Params:
+        x = jax.lax.dynamic_slice_in_dim(batch.x, i, 1)
+        noise_free = model.likelihood.distribution(model.outputs(params, x), params.noise)
+        y = jax.lax.stop_gradient(noise_free.sample(jax.random.fold_in(key_rows, i)))
+        slope = jax.grad(lambda p: jnp.sum(model.log_likelihood(p, x, y.astype(batch.y.dtype))))(params)
+        return jax.tree.map(lambda t, g: t + jnp.square(jnp.where(jnp.isfinite(g), g, 0.0)), total, slope)
+
+    total = jax.lax.fori_loop(0, rows, add, jax.tree.map(jnp.zeros_like, params))
+    prior = prior_variances(key_prior, model, batch.x)
+    return jax.tree.map(lambda t, v: (target.num / rows * t + 1.0 / v) ** -0.5, total, prior)
+
+
+def translated(model: Model, point: Posterior) -> Params:
+    """A point estimate's network in the coordinates of a model, which may have more unknown scales."""
+    params = point.one()
+    weights = point.model.weights(params)
+    layout = model.network.layout(weights)
+    scales = model.prior.median_scales(weights, layout)
+    return Params(model.prior.raw(weights, scales, layout), scales, params.noise)
+
+
+def check_support(key: Key, model: Model, like: Params) -> None:
+    """InputError unless the log prior is finite all around: q has the whole real line for its support."""
+    leaves, structure = jax.tree.flatten(like)
+    keys = jax.random.split(key, len(leaves))
+    somewhere = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
+    for sign in (1.0, -1.0):
+        value = float(Target(model, 1.0).log_prior(jax.tree.unflatten(structure, [sign * leaf for leaf in somewhere])))
+        if not math.isfinite(value):
+            raise InputError(
+                "a prior with a density above 0 on the whole real line, as q has it",
+                f"log p = {value} of priors.{type(model.prior).__name__} at some weights",
+                "Choose a prior without bounds, or write bounded unknowns as functions of unbounded ones.",
+            )

@@ -1,0 +1,97 @@
+"""What is made small between q and the posterior, and how the part that does not see the data is estimated."""
+
+import abc
+import dataclasses
+from typing import Self
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Params, PyTree, Scalar
+from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.model.model import Model, Target
+
+
+class Divergence(eqx.Module):
+    """Between q and the posterior, through a bound to be raised."""
+
+    def bind(self, model: Model, like: Params) -> Self:
+        """The same with what depends on the model settled."""
+        return self
+
+    @abc.abstractmethod
+    def sampled(self, target: Target, q: Gaussian, params: Params) -> Scalar:
+        """The part of log p(params) - log q(params) that a draw estimates."""
+
+    @abc.abstractmethod
+    def direct(self, target: Target, q: Gaussian) -> Scalar:
+        """The part of its expectation that has a closed form."""
+
+    @abc.abstractmethod
+    def bound(self, log_weights: Array) -> Scalar:
+        """What is raised, from the log weights (draws,) of some draws of q."""
+
+
+class KL(Divergence):
+    r"""Kullback and Leibler's, from q to the posterior. Raising the evidence lower bound lowers it:
+
+    .. math::
+
+        \text{ELBO}(q) = E_q[\log p(y \mid w)] - \text{KL}(q \,\|\, p) = \log p(y) - \text{KL}(q \,\|\, p(w \mid y)).
+
+    The KL from q to the prior is a sum over the weights, never a mean.
+
+    Parameters
+    ----------
+    closed
+        Take the entropy of q, and the expected log prior of normal independent weights, in closed form; False
+        estimates the KL by draws as a whole, whatever the prior.
+    """
+
+    closed: bool = eqx.field(default=True, static=True)
+    normal: bool = eqx.field(default=False, static=True)
+    """Whether the prior of the weights has an expected log density in closed form: found when the model is known."""
+
+    def bind(self, model: Model, like: Params) -> Self:
+        """With what the prior allows."""
+        return dataclasses.replace(self, normal=self.closed and _normal_independent(model, like))
+
+    def sampled(self, target: Target, q: Gaussian, params: Params) -> Scalar:
+        """Log p - log q at a draw, less what `direct` gives."""
+        if not self.closed:
+            return target.log_prior(params) - q.log_prob(params)
+        if not self.normal:
+            return target.log_prior(params)
+        return target.log_hyper(params)
+
+    def direct(self, target: Target, q: Gaussian) -> Scalar:
+        r"""The entropy, and :math:`E_q \log p(w) = \log p(\mu) + \tfrac12 \sum_i \partial_i^2 \log p \; v_i`."""
+        if not self.closed:
+            return jnp.zeros(())
+        if not self.normal:
+            return q.entropy()
+
+        def log_prior(weights: PyTree) -> Scalar:
+            return target.log_prior_weights(q.mean._replace(weights=weights))
+
+        mean, ones = q.mean.weights, jax.tree.map(jnp.ones_like, q.mean.weights)
+        _, curvature = jax.jvp(jax.grad(log_prior), (mean,), (ones,))
+        terms = jax.tree.map(jnp.vdot, curvature, q.variance().weights)
+        return q.entropy() + log_prior(mean) + 0.5 * sum(jax.tree.leaves(terms))
+
+    def bound(self, log_weights: Array) -> Scalar:
+        """Their mean: the evidence lower bound."""
+        return jnp.mean(log_weights)
+
+
+def _normal_independent(model: Model, like: Params) -> bool:
+    """Whether raw coordinates are independent and normal."""
+    layout = model.network.layout(like.weights)
+    try:
+        jax.eval_shape(lambda p: model.prior.variances(p.weights, p.scales, layout), like)
+    except InputError:
+        return False
+    return model.prior.gaussian

@@ -1,0 +1,142 @@
+"""Families of normal distributions over everything unknown: which numbers may be correlated."""
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core import memory
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import size
+from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.inference.vi import gaussian
+from tunbridge.inference.vi.gaussian import Gaussian, Spread
+from tunbridge.model.networks import layout as axes
+
+_COPIES = 6
+"""How often the parameters of q are held while it is fitted: they, their slopes, an optimiser's two moments."""
+
+
+class Family(eqx.Module):
+    """A structure of the covariance. Unknown scales and noise are part of it."""
+
+    @abc.abstractmethod
+    def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
+        """The member with this mean and about these standard deviations, without correlations."""
+
+    @property
+    def independent(self) -> bool:
+        """Whether all numbers are."""
+        return False
+
+    def check(self, like: Params, layout: PyTree) -> None:
+        """InputError, before anything is allocated, if q over parameters of these shapes does not fit in memory."""
+
+        def made() -> Gaussian:
+            mean = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+            return self.around(jax.random.key(0), mean, jax.tree.map(lambda leaf: leaf + 1.0, mean), layout)
+
+        numbers = size(jax.eval_shape(made))
+        needed, there = 4 * _COPIES * numbers, memory.available()
+        if needed > there:
+            raise InputError(
+                f"a family that fits in the {there / 1e9:.1f} GB of memory that are free",
+                f"families.{type(self).__name__} with {numbers:,} numbers for {size(like):,} unknowns, which takes "
+                f"{needed / 1e9:.1f} GB",
+                "Use tb.LowRank() or tb.MeanField().",
+            )
+
+
+class Diagonal(Family):
+    """All numbers independent: mean-field. Twice as many numbers as unknowns."""
+
+    @property
+    def independent(self) -> bool:
+        """Yes."""
+        return True
+
+    def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
+        """One spread an array."""
+        return _each(mean, [gaussian.Diagonal.of(leaf) for leaf in jax.tree.leaves(sds)])
+
+
+class Layers(Family):
+    """Any covariance within a layer, none between layers; unknown scales and noise make one more group."""
+
+    def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
+        """One spread a layer."""
+        names = axes.layers(layout)
+        names += ["" for _ in jax.tree.leaves((mean.scales, mean.noise))]
+        rest = len(axes.layers(layout))
+        members: dict[tuple[bool, str], list[int]] = {}
+        for number, name in enumerate(names):
+            members.setdefault((number < rest, name), []).append(number)
+        return _joined(mean, sds, [tuple(group) for group in members.values()])
+
+
+class Full(Family):
+    """Any covariance."""
+
+    def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
+        """One spread of everything."""
+        return _joined(mean, sds, [tuple(range(len(jax.tree.leaves(mean))))])
+
+
+class LowRank(Family):
+    r"""A diagonal and a few directions, :math:`\text{diag}(\sigma^2) + F F^\top`.
+
+    Parameters
+    ----------
+    rank
+        How many.
+    """
+
+    rank: int = eqx.field(default=10, static=True)
+
+    def __check_init__(self):
+        if isinstance(self.rank, float) or self.rank < 1:
+            raise InputError("rank as a whole number of at least 1", f"{self.rank}", "Try 10.")
+
+    def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
+        """One spread of everything."""
+        leaves = jax.tree.leaves(sds)
+        vector = _vector(leaves)
+        spread = gaussian.LowRankDiagonal.of(vector, min(self.rank, len(vector)), key)
+        return Gaussian(mean, (spread,), (tuple(range(len(leaves))),))
+
+
+class Matrix(Family):
+    r"""Each matrix of weights matrix-variate normal :cite:p:`louizos2016structured`; all else independent.
+
+    :math:`\text{Cov}(\text{vec} W) = V \otimes U` with any U over inputs and any V over outputs.
+    """
+
+    def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
+        """One spread an array."""
+        known = jax.tree.leaves(layout)
+        leaves = jax.tree.leaves(sds)
+        known += [axes.Leaf("unknown")] * (len(leaves) - len(known))
+        return _each(mean, [_matrix(leaf, one) for leaf, one in zip(leaves, known, strict=True)])
+
+
+def _matrix(sds: Array, known: axes.Leaf) -> Spread:
+    inputs = known.inputs + known.shared
+    if known.role != "weight" or not inputs or not known.outputs or len(inputs + known.outputs) != sds.ndim:
+        return gaussian.Diagonal.of(sds)
+    return gaussian.MatrixVariate.of(sds, inputs, known.outputs)
+
+
+def _each(mean: Params, spreads: list[Spread]) -> Gaussian:
+    return Gaussian(mean, tuple(spreads), tuple((number,) for number in range(len(spreads))))
+
+
+def _joined(mean: Params, sds: Params, groups: list[tuple[int, ...]]) -> Gaussian:
+    leaves = jax.tree.leaves(sds)
+    spreads = tuple(gaussian.Dense.of(_vector([leaves[i] for i in group])) for group in groups)
+    return Gaussian(mean, spreads, tuple(groups))
+
+
+def _vector(leaves: list[Array]) -> Array:
+    return jnp.concatenate([leaf.ravel() for leaf in leaves])

@@ -1,0 +1,353 @@
+r"""Normal q over everything unknown: a mean, and independent groups of deviations of various structures.
+
+A draw is :math:`\mu + R \varepsilon` with standard normal :math:`\varepsilon` and a root R of the covariance, block by
+block. The arrays are the variational parameters: an optimiser moves them, and nothing else.
+"""
+
+import abc
+import math
+from collections.abc import Iterable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.positive import inverse_softplus, softplus
+from tunbridge.core.tree import size
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+
+_LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Spread(eqx.Module):
+    """A normal distribution around zero, of one array or of several in one vector."""
+
+    rho: eqx.AbstractVar[Array]
+    """Scales before the softplus."""
+
+    @abc.abstractmethod
+    def noise(self, key: Key) -> PyTree:
+        """Standard normal numbers for one draw."""
+
+    @abc.abstractmethod
+    def root(self, noise: PyTree) -> Array:
+        """The deviation that they make."""
+
+    @abc.abstractmethod
+    def log_prob(self, deviation: Array) -> Scalar:
+        """The log density of a deviation."""
+
+    @abc.abstractmethod
+    def log_det(self) -> Scalar:
+        """Log det of the covariance."""
+
+    @abc.abstractmethod
+    def variance(self) -> Array:
+        """Of each number."""
+
+    @property
+    def flat(self) -> bool:
+        """Whether it is of a vector, not of an array in its own shape."""
+        return False
+
+    @property
+    def num(self) -> int:
+        """How many numbers it is of."""
+        return math.prod(self.rho.shape)
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers describe it."""
+        return self.num
+
+    def entropy(self) -> Scalar:
+        """Minus the expected log density."""
+        return 0.5 * (self.num * (1.0 + _LOG_2PI) + self.log_det())
+
+
+class Diagonal(Spread):
+    r"""Independent numbers with :math:`\sigma = \log(1 + e^\rho)`."""
+
+    rho: Array
+
+    @staticmethod
+    def of(sds: Array) -> "Diagonal":
+        """That with these standard deviations."""
+        return Diagonal(inverse_softplus(sds))
+
+    def noise(self, key: Key) -> Array:
+        """One number each."""
+        return jax.random.normal(key, self.rho.shape, self.rho.dtype)
+
+    def root(self, noise: Array) -> Array:
+        r""":math:`\sigma \varepsilon`."""
+        return softplus(self.rho) * noise
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """Sum of normal log densities."""
+        sigma = softplus(self.rho)
+        return -0.5 * jnp.sum(jnp.square(deviation / sigma) + _LOG_2PI + 2.0 * jnp.log(sigma))
+
+    def log_det(self) -> Scalar:
+        r""":math:`2 \sum \log \sigma`."""
+        return 2.0 * jnp.sum(jnp.log(softplus(self.rho)))
+
+    def variance(self) -> Array:
+        r""":math:`\sigma^2`."""
+        return jnp.square(softplus(self.rho))
+
+
+class Dense(Spread):
+    r"""Any covariance :math:`L L^\top`, softplus on the diagonal of L."""
+
+    rho: Array
+    lower: Array
+    """Of which the part below the diagonal counts."""
+
+    @staticmethod
+    def of(sds: Array) -> "Dense":
+        """Independent numbers to start from."""
+        return Dense(inverse_softplus(sds), jnp.zeros((len(sds), len(sds)), sds.dtype))
+
+    @property
+    def flat(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def num_parameters(self) -> int:
+        """Those of L."""
+        return triangle(self.num)
+
+    def cholesky(self) -> Array:
+        """L."""
+        return triangular(self.rho, self.lower)
+
+    def noise(self, key: Key) -> Array:
+        """One number each."""
+        return jax.random.normal(key, self.rho.shape, self.rho.dtype)
+
+    def root(self, noise: Array) -> Array:
+        r""":math:`L \varepsilon`."""
+        return self.cholesky() @ noise
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """By a triangular solve."""
+        white = jax.scipy.linalg.solve_triangular(self.cholesky(), deviation, lower=True)
+        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * _LOG_2PI + self.log_det())
+
+    def log_det(self) -> Scalar:
+        """From the diagonal of L."""
+        return 2.0 * jnp.sum(jnp.log(softplus(self.rho)))
+
+    def variance(self) -> Array:
+        """Squared lengths of the rows of L."""
+        return jnp.sum(jnp.square(self.cholesky()), axis=1)
+
+
+class LowRankDiagonal(Spread):
+    r"""Covariance :math:`\text{diag}(\sigma^2) + F F^\top` with a few columns F."""
+
+    rho: Array
+    factors: Array
+    """F, (numbers, rank)."""
+
+    @staticmethod
+    def of(sds: Array, rank: int, key: Key) -> "LowRankDiagonal":
+        """Nearly independent numbers to start from: at F = 0 its slope would be 0."""
+        draws = jax.random.normal(key, (len(sds), rank), sds.dtype)
+        return LowRankDiagonal(inverse_softplus(sds), 0.1 * sds[:, None] * draws)
+
+    @property
+    def flat(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def num_parameters(self) -> int:
+        """Standard deviations and F."""
+        return self.num + math.prod(self.factors.shape)
+
+    def noise(self, key: Key) -> tuple[Array, Array]:
+        """One number each, and one a column."""
+        key_each, key_columns = jax.random.split(key)
+        columns = jax.random.normal(key_columns, self.factors.shape[1:], self.rho.dtype)
+        return jax.random.normal(key_each, self.rho.shape, self.rho.dtype), columns
+
+    def root(self, noise: tuple[Array, Array]) -> Array:
+        r""":math:`\sigma \varepsilon_1 + F \varepsilon_2`."""
+        each, columns = noise
+        return softplus(self.rho) * each + self.factors @ columns
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """By Woodbury's identity."""
+        sigma = softplus(self.rho)
+        white, columns = deviation / sigma, self.factors / sigma[:, None]
+        inner = self._inner(columns)
+        projected = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inner), columns.T @ white, lower=True)
+        square = jnp.sum(jnp.square(white)) - jnp.sum(jnp.square(projected))
+        return -0.5 * (square + self.num * _LOG_2PI + self.log_det())
+
+    def log_det(self) -> Scalar:
+        """By the matrix determinant lemma."""
+        sigma = softplus(self.rho)
+        inner = self._inner(self.factors / sigma[:, None])
+        return 2.0 * (jnp.sum(jnp.log(sigma)) + jnp.sum(jnp.log(jnp.diag(jnp.linalg.cholesky(inner)))))
+
+    def variance(self) -> Array:
+        """Of both parts."""
+        return jnp.square(softplus(self.rho)) + jnp.sum(jnp.square(self.factors), axis=1)
+
+    def _inner(self, columns: Array) -> Array:
+        return jnp.eye(columns.shape[1], dtype=columns.dtype) + columns.T @ columns
+
+
+class MatrixVariate(Spread):
+    r"""A matrix :math:`A E B^\top`: covariance :math:`B B^\top \otimes A A^\top` of its columns in one vector."""
+
+    rho: Array
+    """Of the diagonal of A."""
+    lower: Array
+    """A below its diagonal."""
+    rho_columns: Array
+    """Of the diagonal of B."""
+    lower_columns: Array
+    """B below its diagonal."""
+    shape: tuple[int, ...] = eqx.field(static=True)
+    """Of the array of weights."""
+    axes: tuple[int, ...] = eqx.field(static=True)
+    """Its axes, inputs before outputs."""
+
+    @staticmethod
+    def of(sds: Array, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> "MatrixVariate":
+        """Independent numbers to start from, with the geometric means of rows and columns."""
+        axes = (*inputs, *outputs)
+        width = math.prod(sds.shape[axis] for axis in outputs)
+        logs = jnp.log(jnp.transpose(sds, axes).reshape(-1, width))
+        whole = 0.5 * jnp.mean(logs)
+        rows, columns = jnp.exp(jnp.mean(logs, 1) - whole), jnp.exp(jnp.mean(logs, 0) - whole)
+        blank = [jnp.zeros((len(sd), len(sd)), sds.dtype) for sd in (rows, columns)]
+        return MatrixVariate(
+            inverse_softplus(rows), blank[0], inverse_softplus(columns), blank[1], tuple(sds.shape), axes
+        )
+
+    @property
+    def num(self) -> int:
+        """How many numbers it is of."""
+        return len(self.rho) * len(self.rho_columns)
+
+    @property
+    def num_parameters(self) -> int:
+        """Those of A and B."""
+        return triangle(len(self.rho)) + triangle(len(self.rho_columns))
+
+    def noise(self, key: Key) -> Array:
+        """E."""
+        return jax.random.normal(key, (len(self.rho), len(self.rho_columns)), self.rho.dtype)
+
+    def root(self, noise: Array) -> Array:
+        r""":math:`A E B^\top`, in the axes of the weights."""
+        rows, columns = self._roots()
+        return self._back(rows @ noise @ columns.T)
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """By two triangular solves."""
+        rows, columns = self._roots()
+        matrix = jnp.transpose(deviation, self.axes).reshape(len(rows), len(columns))
+        half = jax.scipy.linalg.solve_triangular(rows, matrix, lower=True)
+        white = jax.scipy.linalg.solve_triangular(columns, half.T, lower=True)
+        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * _LOG_2PI + self.log_det())
+
+    def log_det(self) -> Scalar:
+        """Each root's, as often as the other has rows."""
+        rows, columns = (jnp.sum(jnp.log(softplus(rho))) for rho in (self.rho, self.rho_columns))
+        return 2.0 * (len(self.rho_columns) * rows + len(self.rho) * columns)
+
+    def variance(self) -> Array:
+        """Products of row and column variances, in the axes of the weights."""
+        rows, columns = (jnp.sum(jnp.square(root), axis=1) for root in self._roots())
+        return self._back(rows[:, None] * columns)
+
+    def _roots(self) -> tuple[Array, Array]:
+        return triangular(self.rho, self.lower), triangular(self.rho_columns, self.lower_columns)
+
+    def _back(self, matrix: Array) -> Array:
+        tensor = matrix.reshape([self.shape[axis] for axis in self.axes])
+        return jnp.transpose(tensor, [self.axes.index(axis) for axis in range(len(self.axes))])
+
+
+def triangle(num: int) -> int:
+    """How many numbers a triangular matrix has."""
+    return num * (num + 1) // 2
+
+
+def triangular(rho: Array, lower: Array) -> Array:
+    """A lower triangular matrix with softplus on its diagonal."""
+    return jnp.tril(lower, -1) + jnp.diag(softplus(rho))
+
+
+class Gaussian(eqx.Module):
+    """A normal distribution over everything unknown."""
+
+    mean: Params
+    spreads: tuple[Spread, ...]
+    groups: tuple[tuple[int, ...], ...] = eqx.field(static=True)
+    """Which leaves of the mean each spread is of: one as it is, several in one vector. All others are points."""
+
+    def noise(self, key: Key) -> tuple[PyTree, ...]:
+        """Standard normal numbers for one draw."""
+        keys = jax.random.split(key, len(self.spreads))
+        return tuple(spread.noise(one) for spread, one in zip(self.spreads, keys, strict=True))
+
+    def deviations(self, noise: tuple[PyTree, ...]) -> Params:
+        """What these numbers add to the mean."""
+        return self._tree([spread.root(one) for spread, one in zip(self.spreads, noise, strict=True)])
+
+    def place(self, noise: tuple[PyTree, ...]) -> Params:
+        """The draw that these numbers make."""
+        return jax.tree.map(jnp.add, self.mean, self.deviations(noise))
+
+    def sample(self, key: Key) -> Params:
+        """A draw."""
+        return self.place(self.noise(key))
+
+    def log_prob(self, params: Params) -> Scalar:
+        """The log density of everything at once."""
+        leaves = jax.tree.leaves(jax.tree.map(jnp.subtract, params, self.mean))
+
+        def one(spread: Spread, group: tuple[int, ...]) -> Scalar:
+            parts = [leaves[number] for number in group]
+            return spread.log_prob(jnp.concatenate([part.ravel() for part in parts]) if spread.flat else parts[0])
+
+        return _total(map(one, self.spreads, self.groups))
+
+    def entropy(self) -> Scalar:
+        """Minus the expected log density."""
+        return _total(spread.entropy() for spread in self.spreads)
+
+    def variance(self) -> Params:
+        """Of each number."""
+        return self._tree([spread.variance() for spread in self.spreads])
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers describe it."""
+        return size(self.mean) + sum(spread.num_parameters for spread in self.spreads)
+
+    def _tree(self, values: list[Array]) -> Params:
+        """Arrays of the spreads as a tree of the shapes of the mean."""
+        leaves, structure = jax.tree.flatten(self.mean)
+        found = [jnp.zeros_like(leaf) for leaf in leaves]
+        for value, spread, group in zip(values, self.spreads, self.groups, strict=True):
+            start = 0
+            for number in group:
+                width = leaves[number].size
+                part = value[start : start + width].reshape(leaves[number].shape) if spread.flat else value
+                found[number] = part.astype(leaves[number].dtype)
+                start += width
+        return jax.tree.unflatten(structure, found)
+
+
+def _total(terms: Iterable[Scalar]) -> Scalar:
+    return sum(terms, start=jnp.zeros(()))

@@ -1,0 +1,123 @@
+"""Improved variational online Newton: a natural gradient at the price of Adam."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import strong
+from tunbridge.core.types import Key, Params, Scalar
+from tunbridge.inference.point.descent import Info
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.vi import families
+from tunbridge.inference.vi.around import AroundPoint
+from tunbridge.inference.vi.families import Family
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.loop import Trace
+
+
+class State(NamedTuple):
+    """What the next step needs."""
+
+    mean: Params
+    hessian: Params
+    """h: the curvature of -log posterior / N along each axis, averaged over q."""
+    momentum: Params
+    """g."""
+    step: Array
+
+
+class IVON(AroundPoint):
+    r"""Mean-field by a natural gradient :cite:p:`shen2024variational`: one gradient a step, no backward pass for sigma.
+
+    With :math:`\ell = -\log p(y, w) / N` at a draw :math:`w = m + \sigma \varepsilon`,
+    :math:`\sigma = (N h)^{-1/2}`,
+
+    .. math::
+
+        \hat h &= \nabla \ell \, \varepsilon / \sigma, \qquad g \leftarrow \beta_1 g + (1 - \beta_1) \nabla \ell \\
+        h &\leftarrow \beta_2 h + (1 - \beta_2) \hat h
+        + \tfrac12 (1 - \beta_2)^2 (h - \hat h)^2 / h, \qquad m \leftarrow m - \alpha \, g / h.
+
+    The prior is part of :math:`\ell`, so it may be any; unknown noise and prior scales are part of q.
+
+    Parameters
+    ----------
+    step_size
+        :math:`\alpha`: 1 is a Newton step.
+    beta_1, beta_2
+        How much of g and of h is kept.
+    reach
+        The most a mean moves in a step, in its standard deviations.
+    num_samples, decay, point, train
+        As for `tunbridge.MeanField`.
+    """
+
+    step_size: float = eqx.field(default=0.1, converter=float, kw_only=True)
+    beta_1: float = eqx.field(default=0.9, converter=float, kw_only=True)
+    beta_2: float = eqx.field(default=0.999, converter=float, kw_only=True)
+    reach: float = eqx.field(default=1.0, converter=float, kw_only=True)
+
+    def __check_init__(self):
+        if not (0 <= self.beta_1 < 1 and 0 <= self.beta_2 < 1 and self.reach > 0):
+            raise InputError(
+                "beta_1 and beta_2 in [0, 1), and reach above 0",
+                f"{self.beta_1}, {self.beta_2} and {self.reach}",
+                "Leave them out for the defaults.",
+            )
+
+    @property
+    def form(self) -> Family:
+        """Independent numbers."""
+        return families.Diagonal()
+
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+        """The curvature at the parameters."""
+        q = self.around(key, target, params, batch)
+        hessian = jax.tree.map(lambda v: 1.0 / (target.num * v), q.variance())
+        zeros = jax.tree.map(jnp.zeros_like, params)
+        return strong(State(params, hessian, zeros, jnp.zeros((), jnp.int32)))
+
+    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+        """One natural-gradient step."""
+        if self.num_samples == 1:
+            loss, slope, curvature = self._draw(key, target, state, batch)
+        else:
+            keys = jax.random.split(key, self.num_samples)
+            each = jax.vmap(lambda one: self._draw(one, target, state, batch))(keys)
+            loss, slope, curvature = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
+        kept, fresh = self.beta_2, 1.0 - self.beta_2
+        momentum = jax.tree.map(lambda g, d: self.beta_1 * g + (1.0 - self.beta_1) * d, state.momentum, slope)
+        hessian = jax.tree.map(
+            lambda h, d: kept * h + fresh * d + 0.5 * jnp.square(fresh * (h - d)) / h, state.hessian, curvature
+        )
+        rate = self.step_size * self.decay(state.step / self.train.steps)
+        whole = 1.0 - self.beta_1 ** (state.step + 1.0)
+
+        def moved(m: Array, g: Array, h: Array) -> Array:
+            most = self.reach * jax.lax.rsqrt(target.num * h)
+            return m - rate * jnp.clip(g / (whole * h), -most, most)
+
+        mean = jax.tree.map(moved, state.mean, momentum, hessian)
+        return State(mean, hessian, momentum, state.step + 1), Info.of(loss)
+
+    def _draw(self, key: Key, target: Target, state: State, batch: Data) -> tuple[Scalar, Params, Params]:
+        """The loss at a draw, its slope, and the curvature that the draw tells of."""
+        leaves, structure = jax.tree.flatten(state.mean)
+        keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
+        noise = jax.tree.map(lambda k, m: jax.random.normal(k, m.shape, m.dtype), keys, state.mean)
+        sds = jax.tree.map(lambda h: jax.lax.rsqrt(target.num * h), state.hessian)
+        drawn = jax.tree.map(lambda m, s, e: m + s * e, state.mean, sds, noise)
+        loss, slope = jax.value_and_grad(lambda w: -target.log_density(w, batch) / target.num)(drawn)
+        return loss, slope, jax.tree.map(lambda d, e, s: d * e / s, slope, noise, sds)
+
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
+        """Normal around the last mean."""
+        (trace,) = traces
+        sds = jax.tree.map(lambda h: (data.num * h) ** -0.5, trace.state.hessian)
+        layout = model.network.layout(trace.state.mean.weights)
+        return self.reached(model, key, trace, self.form.around(key, trace.state.mean, sds, layout))
