@@ -55,7 +55,7 @@ class ADVI(_AnyFamily):
     ----------
     family
         Of q: an object of `tunbridge.families`.
-    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, train
+    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
 
     Examples

@@ -8,6 +8,7 @@ from typing import Any, Literal, Self
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
@@ -26,8 +27,8 @@ from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Trace, Train
 from tunbridge.runtime.schedules import Cosine
 
-Start = MAP | Literal["same"] | None
-"""Where means begin: a point estimate, one as long as the method itself, or the network's own initial weights."""
+Start = MAP | Literal["map"] | None
+"""Where means begin: a point estimate, the default one, or the network's own initial weights."""
 
 
 class AroundPoint(Iterative):
@@ -36,16 +37,21 @@ class AroundPoint(Iterative):
     step_size: eqx.AbstractVar[float]
     num_samples: int = eqx.field(default=1, static=True, kw_only=True)
     decay: Callable[[Array], Array] = eqx.field(default=Cosine(), kw_only=True)
-    point: Start = eqx.field(default="same", kw_only=True)
-    train: Train = eqx.field(default=Train(), kw_only=True)
+    point: Start = eqx.field(default="map", kw_only=True)
+    initial_sd: float | None = eqx.field(
+        default=None, converter=lambda sd: None if sd is None else float(sd), kw_only=True
+    )
+    train: Train = eqx.field(default=Train(10_000), kw_only=True)
 
     def __check_init__(self):
         if isinstance(self.num_samples, float) or self.num_samples < 1:
             raise InputError("num_samples as a whole number of at least 1", f"{self.num_samples}", "Try 1.")
         if not self.step_size > 0:
             raise InputError("a step size above 0", f"{self.step_size}", "Leave it out for the default.")
-        if self.point != "same" and not isinstance(self.point, MAP | None):
-            raise InputError('point= as a tb.MAP, "same" or None', repr(self.point)[:60], "Leave it out.")
+        if self.initial_sd is not None and not self.initial_sd > 0:
+            raise InputError("initial_sd above 0", f"{self.initial_sd}", "Leave it out to have it measured.")
+        if self.point != "map" and not isinstance(self.point, MAP | None):
+            raise InputError('point= as a tb.MAP, "map" or None', repr(self.point)[:60], "Leave it out.")
         if not (callable(self.decay) and isinstance(self.decay, eqx.Module)):
             raise InputError("decay= as a schedule", f"{self.decay!r}", "Use tb.schedules.Cosine() or Constant().")
 
@@ -84,7 +90,9 @@ class AroundPoint(Iterative):
             return [given(model, options.init)] * size
         if self.point is None:
             return None
-        point = MAP(decay=self.decay, train=self.train) if isinstance(self.point, str) else self.point
+        point = self.point
+        if point == "map":
+            point = MAP(train=Train(min(MAP().train.steps, self.train.steps), self.train.batch_size))
         found = point.posteriors(model, data, key, size, options.within("point"))
         return [beginning.translated(model, one) for one in found]
 
@@ -94,7 +102,10 @@ class AroundPoint(Iterative):
     def around(self, key: Key, target: Target, params: Params, batch: Data) -> Gaussian:
         """Q around the parameters, as wide as the curvature says."""
         key_sds, key_family = jax.random.split(key)
-        sds = beginning.standard_deviations(key_sds, target, params, batch)
+        if self.initial_sd is None:
+            sds = beginning.standard_deviations(key_sds, target, params, batch)
+        else:
+            sds = jax.tree.map(lambda leaf: jnp.full_like(leaf, self.initial_sd), params)
         return self.form.around(key_family, params, sds, target.model.network.layout(params.weights))
 
     def keep(self, target: Target, state: Any) -> PyTree:

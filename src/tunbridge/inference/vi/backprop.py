@@ -34,7 +34,7 @@ class BayesByBackprop(Variational):
 
     Parameters
     ----------
-    kl_weights, num_samples, step_size, optimiser, decay, point, train
+    kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
 

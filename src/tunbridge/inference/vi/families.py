@@ -27,8 +27,8 @@ class Family(eqx.Module):
         """The member with this mean and about these standard deviations, without correlations."""
 
     @property
-    def independent(self) -> bool:
-        """Whether all numbers are."""
+    def diagonal(self) -> bool:
+        """Whether each number has a part independent of all others."""
         return False
 
     def check(self, like: Params, layout: PyTree) -> None:
@@ -53,7 +53,7 @@ class Diagonal(Family):
     """All numbers independent: mean-field. Twice as many numbers as unknowns."""
 
     @property
-    def independent(self) -> bool:
+    def diagonal(self) -> bool:
         """Yes."""
         return True
 
@@ -98,6 +98,11 @@ class LowRank(Family):
     def __check_init__(self):
         if isinstance(self.rank, float) or self.rank < 1:
             raise InputError("rank as a whole number of at least 1", f"{self.rank}", "Try 10.")
+
+    @property
+    def diagonal(self) -> bool:
+        """Yes."""
+        return True
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
         """One spread of everything."""

@@ -34,6 +34,14 @@ class Spread(eqx.Module):
     def root(self, noise: PyTree) -> Array:
         """The deviation that they make."""
 
+    def common(self, noise: PyTree) -> Array:
+        """The part of the deviation that is not independent between numbers."""
+        return self.root(noise)
+
+    def own(self) -> Array:
+        """The standard deviation of the part that is."""
+        return jnp.zeros(())
+
     @abc.abstractmethod
     def log_prob(self, deviation: Array) -> Scalar:
         """The log density of a deviation."""
@@ -83,6 +91,14 @@ class Diagonal(Spread):
     def root(self, noise: Array) -> Array:
         r""":math:`\sigma \varepsilon`."""
         return softplus(self.rho) * noise
+
+    def common(self, noise: Array) -> Array:
+        """0."""
+        return jnp.zeros_like(self.rho)
+
+    def own(self) -> Array:
+        r""":math:`\sigma`."""
+        return softplus(self.rho)
 
     def log_prob(self, deviation: Array) -> Scalar:
         """Sum of normal log densities."""
@@ -157,7 +173,7 @@ class LowRankDiagonal(Spread):
     def of(sds: Array, rank: int, key: Key) -> "LowRankDiagonal":
         """Nearly independent numbers to start from: at F = 0 its slope would be 0."""
         draws = jax.random.normal(key, (len(sds), rank), sds.dtype)
-        return LowRankDiagonal(inverse_softplus(sds), 0.1 * sds[:, None] * draws)
+        return LowRankDiagonal(inverse_softplus(sds), 0.01 * sds[:, None] * draws)
 
     @property
     def flat(self) -> bool:
@@ -177,8 +193,15 @@ class LowRankDiagonal(Spread):
 
     def root(self, noise: tuple[Array, Array]) -> Array:
         r""":math:`\sigma \varepsilon_1 + F \varepsilon_2`."""
-        each, columns = noise
-        return softplus(self.rho) * each + self.factors @ columns
+        return self.own() * noise[0] + self.common(noise)
+
+    def common(self, noise: tuple[Array, Array]) -> Array:
+        r""":math:`F \varepsilon_2`."""
+        return self.factors @ noise[1]
+
+    def own(self) -> Array:
+        r""":math:`\sigma`."""
+        return softplus(self.rho)
 
     def log_prob(self, deviation: Array) -> Scalar:
         """By Woodbury's identity."""
@@ -307,6 +330,11 @@ class Gaussian(eqx.Module):
     def place(self, noise: tuple[PyTree, ...]) -> Params:
         """The draw that these numbers make."""
         return jax.tree.map(jnp.add, self.mean, self.deviations(noise))
+
+    def split(self, noise: tuple[PyTree, ...]) -> tuple[Params, Params]:
+        """The mean with the part of a draw that is not independent between numbers; standard deviations of the rest."""
+        common = self._tree([spread.common(one) for spread, one in zip(self.spreads, noise, strict=True)])
+        return jax.tree.map(jnp.add, self.mean, common), self._tree([spread.own() for spread in self.spreads])
 
     def sample(self, key: Key) -> Params:
         """A draw."""

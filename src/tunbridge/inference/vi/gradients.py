@@ -120,10 +120,10 @@ class _Rows(Gradient):
         """Whether a weight may meet one position of a row only."""
 
     def check(self, family: Family, num_samples: int) -> None:
-        """Independent numbers only."""
-        if not family.independent:
+        """Families with a diagonal part only."""
+        if not family.diagonal:
             raise InputError(
-                f"independent weights for gradients.{type(self).__name__}",
+                f"a family with an independent part a weight for gradients.{type(self).__name__}",
                 f"families.{type(family).__name__}",
                 "Use gradients.Reparameterised().",
             )
@@ -162,9 +162,9 @@ class _Rows(Gradient):
 class LocalReparameterised(_Rows):
     """Draws what each row's products give instead of the weights :cite:p:`kingma2015variational`.
 
-    Rows have independent noise, so a batch's slope varies less. It holds for weights that meet one position of a row
-    (dense layers); all others (biases, convolutions, weights shared over time) are drawn once for all rows, as
-    noise of each position's own would be wrong for them.
+    Rows have independent noise, so a batch's slope varies less. For families with a diagonal part, which is what it
+    draws. It holds for weights that meet one position of a row (dense layers); all others (convolutions, weights
+    shared over time) are drawn once for all rows, as noise of each position's own would be wrong for them.
     """
 
     leaves: tuple[bool, ...] = eqx.field(default=(), static=True)
@@ -175,11 +175,10 @@ class LocalReparameterised(_Rows):
         return True
 
     def besides(self, target: Target, q: Gaussian, params: Params, noise: tuple) -> tuple[Params, Any]:
-        """Means, and variances of the weights."""
-        model = target.model
-        sds = jax.tree.map(jnp.sqrt, q.variance().weights)
-        scaled = model.weights(params._replace(weights=sds))
-        return params._replace(weights=q.mean.weights), jax.tree.map(jnp.square, scaled)
+        """Middles, and variances of the weights around them."""
+        middle, sds = q.split(noise)
+        scaled = target.model.weights(params._replace(weights=sds.weights))
+        return params._replace(weights=middle.weights), jax.tree.map(jnp.square, scaled)
 
     def runner(self, found: sites.Sites, key: Key) -> Perturbed:
         """Draws of products."""
@@ -200,10 +199,10 @@ class Flipout(_Rows):
         return False
 
     def besides(self, target: Target, q: Gaussian, params: Params, noise: tuple) -> tuple[Params, Any]:
-        """Means, and the deviation of the weights."""
-        deviation = q.deviations(noise).weights
-        middle = params._replace(weights=q.mean.weights)
-        return middle, target.model.weights(params._replace(weights=deviation))
+        """Middles, and the deviation of the weights from them."""
+        middle = q.split(noise)[0].weights
+        deviation = jax.tree.map(jnp.subtract, params.weights, middle)
+        return params._replace(weights=middle), target.model.weights(params._replace(weights=deviation))
 
     def runner(self, found: sites.Sites, key: Key) -> Perturbed:
         """Flipped signs."""

@@ -53,13 +53,13 @@ class IVON(AroundPoint):
         How much of g and of h is kept.
     reach
         The most a mean moves in a step, in its standard deviations.
-    num_samples, decay, point, train
+    num_samples, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
 
     step_size: float = eqx.field(default=0.1, converter=float, kw_only=True)
     beta_1: float = eqx.field(default=0.9, converter=float, kw_only=True)
-    beta_2: float = eqx.field(default=0.999, converter=float, kw_only=True)
+    beta_2: float = eqx.field(default=0.9999, converter=float, kw_only=True)
     reach: float = eqx.field(default=1.0, converter=float, kw_only=True)
 
     def __check_init__(self):

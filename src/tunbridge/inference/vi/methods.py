@@ -29,8 +29,10 @@ class MeanField(Variational):
     step_size, optimiser, decay
         As for `tunbridge.MAP`; of the parameters of q.
     point
-        The point estimate where means begin; "same" is one as long as `train`, None the network's own initial
-        weights. With ``fit(..., init=)`` they begin there.
+        The point estimate where means begin: a `tunbridge.MAP`; "map" is its default with the batches of `train`;
+        None the network's own initial weights. With ``fit(..., init=)`` they begin there.
+    initial_sd
+        Where standard deviations begin; None measures the curvature.
     train
         How long; with `patience`, until the bound no longer rises.
     """
@@ -50,11 +52,12 @@ class LowRank(Variational):
     ----------
     rank
         How many directions.
-    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, train
+    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
 
     rank: int = eqx.field(default=10, static=True)
+    gradient: Gradient = eqx.field(default=LocalReparameterised(), kw_only=True)
 
     @property
     def form(self) -> Family:
@@ -70,7 +73,7 @@ class MatrixNormalVI(Variational):
 
     Parameters
     ----------
-    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, train
+    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
 
@@ -88,7 +91,7 @@ class FullRank(Variational):
 
     Parameters
     ----------
-    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, train
+    gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
 
