@@ -9,6 +9,7 @@ import pytest
 import tunbridge as tb
 from toys import equal, labelled, model, table
 from tunbridge.applications import compression
+from tunbridge.core import linalg
 from tunbridge.inference.vi.gaussian import Dense, Diagonal, Gaussian
 
 
@@ -18,7 +19,7 @@ def normal(made=None, data=None):
     like, rng = jax.eval_shape(bound.sample_params, jax.random.key(0), rows.x), np.random.default_rng(0)
     mean = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), like)
     leaves = jax.tree.leaves(mean)
-    spreads = tuple(Diagonal.of(jnp.asarray(rng.uniform(0.1, 2.0, leaf.shape), leaf.dtype)) for leaf in leaves)
+    spreads = tuple(Diagonal(jnp.asarray(rng.uniform(-2.0, 2.0, leaf.shape), leaf.dtype)) for leaf in leaves)
     q = Gaussian(mean, spreads, tuple((number,) for number in range(len(leaves))))
     return tb.VariationalGaussian(bound, jax.random.key(1), q, notes=("Made up.",))
 
@@ -89,7 +90,7 @@ def test_what_is_pruned_is_saved_and_loaded_to_the_bit(posterior, tmp_path):
     found = tb.load(tmp_path)
     assert type(found) is tb.Pruned
     assert equal(found, pruned)
-    x = np.ones((2, 3))
+    x = table().x
     np.testing.assert_array_equal(found.predict(x, num=5).mean, pruned.predict(x, num=5).mean)
 
 
@@ -135,16 +136,16 @@ def test_correlated_weights_count_by_their_own_variances(posterior):
     np.testing.assert_allclose(flat(compression.signal_to_noise(low)), wanted, rtol=1e-5)
 
 
-def test_a_laplace_posterior_is_pruned_and_what_it_knows_is_certain():
-    data = table()
-    fitted = tb.Laplace(subset=tb.subsets.LastLayer(), point=tb.MAP(train=tb.Train(5)), tune=None)
-    gaussian = fitted.fit(model(), data, key=jax.random.key(0)).gaussian
-    ratios = compression.signal_to_noise(gaussian)
-    assert np.isinf(flat(ratios["layers"][0])).all()
-    assert np.isfinite(flat(ratios["layers"][1])).all()
-    last = compression.prune_by_snr(gaussian, 6 / len(flat(ratios)))
-    assert not flat(last.kept["layers"][1]).any()
-    assert flat(last.kept["layers"][0]).all()
+def test_of_a_laplace_posterior_what_is_known_is_certain(posterior):
+    num = len(flat(posterior.q.mean.weights))
+    some = linalg.Diagonal(jnp.arange(20, num), jnp.full(num - 20, 0.25), jnp.zeros(num - 20))
+    parts = (linalg.Covariance((some,), num), tb.structures.Diagonal(), tb.subsets.LastLayer())
+    gaussian = tb.StructuredGaussian(posterior.model, posterior.key, posterior.q.mean, *parts)
+    ratios = flat(compression.signal_to_noise(gaussian))
+    assert np.isinf(ratios[:20]).all()
+    np.testing.assert_allclose(ratios[20:], np.abs(flat(posterior.q.mean.weights))[20:] / 0.5, rtol=1e-6)
+    kept = flat(compression.prune_by_snr(gaussian, (num - 20) / num).kept)
+    np.testing.assert_array_equal(kept, np.arange(num) < 20)
 
 
 def test_a_posterior_in_the_units_of_the_data_stays_in_them(posterior):
@@ -183,11 +184,12 @@ def test_a_curve_ends_where_nothing_is_left(posterior):
 
 def test_a_curve_of_classes_tells_the_error():
     data = labelled()
-    made = normal(model(likelihood=tb.likelihoods.Categorical()), data)
-    rows = compression.pruning_curve(made, data, (0.0, 1.0), by="magnitude", num=5).rows
-    assert rows[0]["error"] == pytest.approx(1 - tb.metrics.accuracy(made.predict(data.x, num=5), data.y))
-    assert rows[1]["NLL"] == pytest.approx(np.log(3), rel=1e-5)
-    assert {row["by"] for row in rows} == {"magnitude"}
+    bound, rows = model(likelihood=tb.likelihoods.Categorical()).bind(data)
+    point = tb.Point(bound, jax.random.key(0), tb.Params(bound.network.init(jax.random.key(1), rows.x)))
+    first, last = compression.pruning_curve(point, data, (0.0, 1.0), by="magnitude").rows
+    assert first["error"] == pytest.approx(1 - tb.metrics.accuracy(point.predict(data.x), data.y))
+    assert last["NLL"] == pytest.approx(np.log(3), rel=1e-5)
+    assert first["by"] == "magnitude"
 
 
 def test_ten_times_is_twenty_decibels():

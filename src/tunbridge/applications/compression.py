@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
 from tunbridge import metrics
 from tunbridge.core import tables, tree
@@ -40,7 +39,7 @@ def signal_to_noise(posterior: Posterior) -> PyTree:
         Of normal weights: `VariationalGaussian`, `LowRankGaussian` or `StructuredGaussian`, whole or pruned, in the
         units of the data or not. Correlated weights count by their own variances.
     """
-    return jax.tree.map(_ratio, *_moments(_inner(posterior)))
+    return _ratios(*_moments(_inner(posterior)))
 
 
 def decibels(ratios: PyTree) -> PyTree:
@@ -50,10 +49,11 @@ def decibels(ratios: PyTree) -> PyTree:
 
     Examples
     --------
-    >>> decibels([1.0, 10.0])
-    [Array(0., dtype=float32), Array(20., dtype=float32)]
+    >>> print(decibels(np.array([0.1, 1.0, 10.0])))
+    [-20.   0.  20.]
     """
-    return jax.tree.map(lambda ratio: 20.0 * jnp.log10(ratio), ratios)
+    with np.errstate(divide="ignore"):
+        return jax.tree.map(lambda ratio: 20.0 * np.log10(ratio), ratios)
 
 
 def prune_by_snr(posterior: Posterior, fraction: float, *, biases: bool = True) -> Posterior:
@@ -148,22 +148,23 @@ def _prune(posterior: Posterior, fraction: float, by: str, biases: bool) -> Prun
     if isinstance(posterior, Point) and by == "snr":
         raise _refused(posterior)
     mean, sd = _moments(posterior)
-    scores = jax.tree.map(_ratio, mean, sd) if by == "snr" else jax.tree.map(jnp.abs, mean)
+    scores = _ratios(mean, sd) if by == "snr" else jax.tree.map(np.abs, mean)
     kept = _kept(scores, fraction, _candidates(posterior.model, mean, biases))
-    whole = posterior.posterior if isinstance(posterior, Pruned) else posterior
+    whole = posterior
     if isinstance(posterior, Pruned):
-        kept = jax.tree.map(jnp.logical_and, kept, posterior.kept)
+        whole, kept = posterior.posterior, jax.tree.map(np.logical_and, kept, posterior.kept)
+    kept = jax.tree.map(jnp.asarray, kept)
     return Pruned(posterior.model, posterior.key, whole, kept, notes=whole.notes, provenance=whole.provenance)
 
 
 def _kept(scores: PyTree, fraction: float, candidates: np.ndarray) -> PyTree:
     """False at the smallest scores among the candidates."""
-    flat = np.asarray(tree.ravel(scores))
+    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(scores)])
     places = np.flatnonzero(candidates)
     smallest = places[np.argsort(flat[places], kind="stable")[: round(fraction * len(places))]]
     kept = np.ones(len(flat), bool)
     kept[smallest] = False
-    return jax.tree.map(jnp.asarray, tree.unravel(scores, kept))
+    return tree.unravel(scores, kept)
 
 
 def _candidates(model: Model, weights: PyTree, biases: bool) -> np.ndarray:
@@ -175,19 +176,27 @@ def _candidates(model: Model, weights: PyTree, biases: bool) -> np.ndarray:
     return np.repeat(counts, [leaf.size for leaf in jax.tree.leaves(weights)])
 
 
+def _ratios(mean: PyTree, sd: PyTree) -> PyTree:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return jax.tree.map(lambda m, s: np.where(m == 0, np.zeros_like(m), np.abs(m) / s), mean, sd)
+
+
 def _moments(posterior: Posterior) -> tuple[PyTree, PyTree]:
     """Mean and standard deviation of the network's own weights, at the mean of the prior's scales."""
     if isinstance(posterior, Pruned):
-        mean, sd = (jax.tree.map(jnp.multiply, part, posterior.kept) for part in _moments(posterior.posterior))
+        mean, sd = (jax.tree.map(np.multiply, part, posterior.kept) for part in _moments(posterior.posterior))
         return mean, sd
     if isinstance(posterior, StructuredGaussian):
-        _refuse_mixing(posterior.model, posterior.params)
-        mean = posterior.model.weights(posterior.params)
-        return mean, ravel_pytree(mean)[1](jnp.sqrt(posterior.covariance.diagonal()))
-    centre, variance = _raw_moments(posterior)
-    _refuse_mixing(posterior.model, centre)
-    spread = posterior.model.weights(centre._replace(weights=jax.tree.map(jnp.sqrt, variance)))
-    return posterior.model.weights(centre), jax.tree.map(jnp.abs, spread)
+        centre, variance = posterior.params, posterior.covariance.diagonal()
+        _refuse_mixing(posterior.model, centre)
+        mean = posterior.model.weights(centre)
+        sd = tree.unravel(mean, np.sqrt(variance))
+    else:
+        centre, variance = _raw_moments(posterior)
+        _refuse_mixing(posterior.model, centre)
+        mean = posterior.model.weights(centre)
+        sd = posterior.model.weights(centre._replace(weights=jax.tree.map(np.sqrt, variance)))
+    return jax.tree.map(np.asarray, mean), jax.tree.map(np.abs, sd)
 
 
 def _raw_moments(posterior: Posterior) -> tuple[Params, PyTree]:
@@ -198,25 +207,22 @@ def _raw_moments(posterior: Posterior) -> tuple[Params, PyTree]:
         squares = jax.tree.map(lambda rows: jnp.sum(jnp.square(rows), axis=0), posterior.factors)
         return posterior.mean, jax.tree.map(jnp.add, posterior.variance, squares)
     if isinstance(posterior, Point):
-        return posterior.params, jax.tree.map(jnp.zeros_like, posterior.params.weights)
+        return posterior.params, jax.tree.map(np.zeros_like, posterior.params.weights)
     raise _refused(posterior)
 
 
 def _refuse_mixing(model: Model, params: Params) -> None:
     """InputError unless each weight is a multiple of its own raw coordinate: else zeros would not stay zeros."""
-    raw, back = ravel_pytree(params.weights)
-    some = jax.random.bernoulli(jax.random.key(0), 0.5, raw.shape)
-    weights = tree.ravel(model.weights(params._replace(weights=back(jnp.where(some, 1.0, 0.0).astype(raw.dtype)))))
-    if bool(jnp.any((weights != 0) & ~some)):
+    rng = np.random.default_rng(0)
+    some = jax.tree.map(lambda leaf: rng.integers(0, 2, leaf.shape).astype(leaf.dtype), params.weights)
+    weights = model.weights(params._replace(weights=some))
+    stray = jax.tree.map(lambda weight, one: bool(np.any((np.asarray(weight) != 0) & (one == 0))), weights, some)
+    if any(jax.tree.leaves(stray)):
         raise InputError(
             "a prior under which each weight is a scale times one number",
             f"{type(model.prior).__name__}, which mixes them",
             "Fit with a prior of independent weights.",
         )
-
-
-def _ratio(mean: jax.Array, sd: jax.Array) -> jax.Array:
-    return jnp.where(mean == 0, 0.0, jnp.abs(mean) / sd)
 
 
 def _inner(posterior: Posterior) -> Posterior:
