@@ -13,7 +13,7 @@ if importlib.metadata.version("jax") == "0.10.2":
     raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
 
 if TYPE_CHECKING:
-    from tunbridge import bench, datasets, diagnostics, metrics, plots
+    from tunbridge import applications, bench, datasets, diagnostics, metrics, plots
     from tunbridge.bench.compare import compare
     from tunbridge.core.citations import cite
     from tunbridge.core.data import Data
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.point.momentum import momentum_from_physics, physics_from_momentum
     from tunbridge.inference.point.swag import SWAG
     from tunbridge.inference.posteriors import Draws, LowRankGaussian, Mixture, Point
+    from tunbridge.inference.pruned import Pruned
     from tunbridge.inference.recorded import Recorded
     from tunbridge.inference.registry import METHODS
     from tunbridge.inference.standardised import Standardised
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
 logging.getLogger("tunbridge").addHandler(logging.NullHandler())
 
 _MODULES = {
+    "applications": "tunbridge.applications",
     "bench": "tunbridge.bench",
     "conjugate": "tunbridge.inference.linear.conjugate",
     "curvatures": "tunbridge.inference.laplace.curvatures",
@@ -134,6 +136,7 @@ _NAMES = {
     "Params": "tunbridge.core.types",
     "Point": "tunbridge.inference.posteriors",
     "Predictive": "tunbridge.core.types",
+    "Pruned": "tunbridge.inference.pruned",
     "RandomWalk": "tunbridge.inference.mcmc.metropolis",
     "Recorded": "tunbridge.inference.recorded",
     "Run": "tunbridge.runtime.loop",
@@ -196,6 +199,7 @@ __all__ = [
     "Params",
     "Point",
     "Predictive",
+    "Pruned",
     "RandomWalk",
     "Recorded",
     "Run",
@@ -206,6 +210,7 @@ __all__ = [
     "Train",
     "TunbridgeError",
     "VariationalGaussian",
+    "applications",
     "bench",
     "cite",
     "compare",

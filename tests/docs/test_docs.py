@@ -52,6 +52,7 @@ def test_every_public_name_is_in_the_reference():
     for name in tb.__all__:
         assert re.search(rf"tunbridge\.{name}\b", written), f"{name} is missing in docs/api"
     for room in (
+        "applications",
         "networks",
         "priors",
         "likelihoods",

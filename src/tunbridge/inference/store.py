@@ -68,6 +68,7 @@ _TABLE = {
     "LowRankGaussian": "tunbridge.inference.posteriors:LowRankGaussian",
     "Mixture": "tunbridge.inference.posteriors:Mixture",
     "Point": "tunbridge.inference.posteriors:Point",
+    "Pruned": "tunbridge.inference.pruned:Pruned",
     "Recorded": "tunbridge.inference.recorded:Recorded",
     "Provenance": "tunbridge.core.provenance:Provenance",
     "Scaling": "tunbridge.datasets.scaling:Scaling",

@@ -4,25 +4,35 @@ from tunbridge.plots.chains import energy, ranks, trace
 from tunbridge.plots.checks import check
 from tunbridge.plots.curves import band, split
 from tunbridge.plots.evidence import evidence
+from tunbridge.plots.pairs import contours, ellipses, path
 from tunbridge.plots.priors import densities, influence, prior_functions
+from tunbridge.plots.pruning import pruning, signal_to_noise
 from tunbridge.plots.reliability import calibration, reliability
 from tunbridge.plots.rows import observed, parts
 from tunbridge.plots.uniformity import sbc
+from tunbridge.plots.weights import averaging, weight_histograms
 
 __all__ = [
+    "averaging",
     "band",
     "calibration",
     "check",
+    "contours",
     "densities",
+    "ellipses",
     "energy",
     "evidence",
     "influence",
     "observed",
     "parts",
+    "path",
     "prior_functions",
+    "pruning",
     "ranks",
     "reliability",
     "sbc",
+    "signal_to_noise",
     "split",
     "trace",
+    "weight_histograms",
 ]

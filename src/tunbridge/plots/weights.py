@@ -1,0 +1,95 @@
+"""Weights as distributions, and what averaging networks drawn from them gains."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.tree import flatten_with_paths, ravel
+from tunbridge.core.types import Key, Predictive
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.plots.curves import BLUE, CYCLE, ORANGE, SHADES, new_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_DRAWS = 1000
+_BINS = 40
+_SHOWN = 6
+_ORDERS = 100
+
+
+def weight_histograms(
+    posterior: Posterior,
+    fixed: Posterior | None = None,
+    *,
+    numbers: Sequence[int] | None = None,
+    key: Key | None = None,
+    axes: "Axes | None" = None,
+) -> "Axes":
+    """What a posterior believes of some weights, each a histogram of 1,000 draws; a line is the weight of one network.
+
+    Heights are not comparable between weights: each histogram fills its row.
+
+    Parameters
+    ----------
+    posterior
+        Draws the weights.
+    fixed
+        Of the same network: its mode or first draw is the line, as of a traditional network that `MAP` trained.
+    numbers
+        Which weights, counted over all of them in one vector; None takes six, evenly spaced.
+    key
+        Draws; None uses the posterior's own.
+    """
+    model = posterior.model
+    leaves = flatten_with_paths(model.weights(posterior.one()))
+    total = sum(leaf.size for _, leaf in leaves)
+    chosen = np.linspace(0, total - 1, min(_SHOWN, total)).round() if numbers is None else numbers
+    chosen = np.asarray(chosen, int)
+    if chosen.min() < 0 or chosen.max() >= total:
+        raise InputError(f"numbers from 0 to {total - 1}", f"{chosen.tolist()}", "Count all weights in one vector.")
+    axes = new_axes(axes)
+    keys = jax.random.split(posterior.key if key is None else key, _DRAWS)
+    drawn = jax.lax.map(lambda k: ravel(jax.vmap(model.weights)(posterior.sample(k, 1)))[chosen], keys)
+    for row, values in enumerate(np.asarray(drawn, np.float64).T[::-1]):
+        heights, edges = np.histogram(values, _BINS)
+        axes.stairs(row + 0.85 * heights / heights.max(), edges, baseline=row, color=SHADES[1], fill=True, lw=0)
+        axes.stairs(row + 0.85 * heights / heights.max(), edges, baseline=row, color=BLUE, lw=1.0)
+    if fixed is not None:
+        lines = np.asarray(ravel(model.weights(fixed.one())))[chosen][::-1]
+        axes.vlines(lines, np.arange(len(lines)), np.arange(len(lines)) + 0.92, color=ORANGE, lw=2, label="one network")
+        axes.legend(frameon=False, fontsize="small")
+    axes.set_yticks(np.arange(len(chosen)) + 0.4, [_name(leaves, number) for number in chosen[::-1]])
+    axes.set(xlabel="weight", ylim=(-0.1, len(chosen)))
+    return axes
+
+
+def _name(leaves: list[tuple[str, Any]], number: int) -> str:
+    """The path and place of a weight."""
+    ends = np.cumsum([leaf.size for _, leaf in leaves])
+    which = int(np.searchsorted(ends, number, side="right"))
+    path, leaf = leaves[which]
+    place = np.unravel_index(number - (ends[which] - leaf.size), leaf.shape)
+    return f"{path}[{', '.join(map(str, place))}]"
+
+
+def averaging(predictive: Predictive, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
+    """The NLL of an average of 1, 2, ... of a predictive's networks, itself averaged over up to 100 choices of them.
+
+    Called again on the same axes it adds a line.
+    """
+    logs = np.random.default_rng(0).permutation(np.asarray(predictive.log_probs(y), np.float64))
+    axes, num = new_axes(axes), len(logs)
+    firsts = np.linspace(0, num, min(num, _ORDERS), endpoint=False).astype(int)
+    lines = [np.logaddexp.accumulate(np.roll(logs, -first, axis=0)).mean(axis=1) for first in firsts]
+    nums = np.arange(1, num + 1)
+    colour = CYCLE[len(axes.lines) % len(CYCLE)]
+    axes.plot(nums, np.log(nums) - np.mean(lines, axis=0), color=colour, lw=1.8, label=label)
+    axes.set(xlabel="networks averaged", ylabel="NLL", xscale="log")
+    axes.xaxis.set_major_formatter("{x:,.0f}")
+    if label:
+        axes.legend(frameon=False, fontsize="small")
+    return axes
