@@ -12,6 +12,7 @@ _TABLE = {
     "swag": "tunbridge.inference.point.swag:SWAG",
     "laplace": "tunbridge.inference.laplace.laplace:Laplace",
     "neurallinear": "tunbridge.inference.linear.neurallinear:NeuralLinear",
+    "vbll": "tunbridge.inference.linear.vbll:VBLL",
     "randomwalk": "tunbridge.inference.mcmc.metropolis:RandomWalk",
     "mala": "tunbridge.inference.mcmc.langevin:MALA",
     "ula": "tunbridge.inference.mcmc.langevin:ULA",
