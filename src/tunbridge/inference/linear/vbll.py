@@ -40,7 +40,7 @@ class VBLL(Descent):
 
     where the expectation is exact for `likelihoods.Gaussian`, and Jensen's lower bound for `Categorical` and
     `Bernoulli`. The prior of the last layer has to be normal and independent. Without hidden layers and with known
-    noise, q is the exact posterior.
+    normal noise, q is the exact posterior.
 
     Unknown prior scales are held at their medians. Unknown noise has a normal q on the real line, but not the one of
     the largest bound: features that are a point would follow the rows, and send noise to zero. As in `MAP` noise is
