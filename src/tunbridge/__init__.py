@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from tunbridge.inference.linear import conjugate
     from tunbridge.inference.linear.neurallinear import NeuralLinear
     from tunbridge.inference.linear.posterior import LinearLayer
+    from tunbridge.inference.linear.variational import VariationalLayer
+    from tunbridge.inference.linear.vbll import VBLL
     from tunbridge.inference.mcmc import integrators, mass
     from tunbridge.inference.mcmc.elliptical import EllipticalSlice
     from tunbridge.inference.mcmc.hamiltonian import HMC, NUTS
@@ -147,6 +149,8 @@ _NAMES = {
     "Train": "tunbridge.runtime.loop",
     "TunbridgeError": "tunbridge.core.errors",
     "VariationalGaussian": "tunbridge.inference.vi.posterior",
+    "VBLL": "tunbridge.inference.linear.vbll",
+    "VariationalLayer": "tunbridge.inference.linear.variational",
     "cite": "tunbridge.core.citations",
     "compare": "tunbridge.bench.compare",
     "momentum_from_physics": "tunbridge.inference.point.momentum",
@@ -169,6 +173,7 @@ __all__ = [
     "NUTS",
     "SWAG",
     "ULA",
+    "VBLL",
     "AdjustedMCLMC",
     "BayesByBackprop",
     "BayesianClassifier",
@@ -210,6 +215,7 @@ __all__ = [
     "Train",
     "TunbridgeError",
     "VariationalGaussian",
+    "VariationalLayer",
     "applications",
     "bench",
     "cite",

@@ -22,6 +22,7 @@ TINY = {
     "swag": tb.SWAG(point=tb.MAP(train=tb.Train(20)), steps=10, snapshots=5, rank=3),
     "laplace": tb.Laplace(point=tb.MAP(train=tb.Train(30)), tune=tb.tuning.Evidence(1, 5)),
     "neurallinear": tb.NeuralLinear(tb.MAP(train=tb.Train(30))),
+    "vbll": tb.VBLL(train=tb.Train(30)),
     "randomwalk": tb.RandomWalk(run=RUN),
     "mala": tb.MALA(run=RUN),
     "ula": tb.ULA(run=RUN),
@@ -34,8 +35,11 @@ TINY = {
 }
 POINT = ("map", "ensemble", "mcdropout", "swag", "laplace")
 """Methods that hold noise and scales at one value; all others sample them."""
-NORMAL = ("neurallinear",)
-"""Methods for normal noise and normal independent weights alone: their own tests see them refuse the rest."""
+NORMAL = {
+    "neurallinear": tb.likelihoods.Gaussian,
+    "vbll": tb.likelihoods.Gaussian | tb.likelihoods.Bernoulli | tb.likelihoods.Categorical,
+}
+"""Methods for normal independent weights and these likelihoods alone: their own tests see them refuse the rest."""
 CORRELATED = ("full", "matrix", "low rank", "joint")
 NUMBERS = table(24)
 COUNTED = tb.Data(NUMBERS.x, np.maximum(np.round(2.0 + 2.0 * np.asarray(NUMBERS.y)), 0.0))
@@ -86,7 +90,7 @@ def _cases(others, always):
         return () if quick else SLOW
 
     def fits(name, other):
-        return name not in NORMAL or isinstance(LIKELIHOODS[other][0], tb.likelihoods.Gaussian)
+        return name not in NORMAL or isinstance(LIKELIHOODS[other][0], NORMAL[name])
 
     pairs = [(name, other) for name in TINY for other in others if fits(name, other)]
     return [pytest.param(*pair, marks=marks(*pair)) for pair in pairs]
@@ -155,7 +159,8 @@ def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     """Point methods: noise from held-out residuals; scales integrated out, or held at their medians and said so.
 
     Laplace: both by the evidence. Samplers: both drawn with the weights. Elliptical slices are for priors that are
-    normal given their scales. An exact last layer: noise from held-out residuals, scales by the evidence.
+    normal given their scales. An exact last layer: noise from held-out residuals, scales by the evidence. A variational
+    one: a distribution of noise from held-out residuals, scales at their medians.
     """
     model = tb.Model(tb.networks.MLP((4,)), zoo.PRIORS[prior], tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
     like = tb.networks.MLP((4,), outputs=2).init(jax.random.key(0), PAIR.x)
@@ -178,6 +183,11 @@ def test_unknowns_are_treated_as_the_table_of_semantics_says(name, prior):
     if name == "laplace":
         assert "Unknown noise and prior scales maximise the evidence" in said
         assert (bool(params.scales) and prior not in CLOSED) == bool(model.prior.marginal().median_scales(like, layout))
+        return
+    if name == "vbll":
+        assert "held-out rows" in said
+        assert ("held at the medians" in said) == bool(params.scales)
+        assert np.std(np.asarray(params.noise[0]), axis=0).min() > 0.0
         return
     if name in NORMAL:
         assert "held-out rows" in said

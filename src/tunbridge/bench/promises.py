@@ -60,6 +60,12 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("refused"),
         "tanh_unit": Promise("refused"),
     },
+    "vbll": {  # without hidden layers; unknown noise by rows held out, prior scales at their medians
+        "linear": Promise("exact", 0.05),
+        "linear_unknown": Promise("mean", 0.3),
+        "logistic": Promise("biased", 0.2),
+        "tanh_unit": Promise("refused"),
+    },
     "randomwalk": {
         "linear": Promise("exact", 0.12),
         "linear_unknown": Promise("exact", 0.15),

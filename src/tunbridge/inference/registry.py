@@ -19,6 +19,7 @@ _TABLE = {
     "fullrank": "tunbridge.inference.vi.methods:FullRank",
     "advi": "tunbridge.inference.vi.advi:ADVI",
     "ivon": "tunbridge.inference.vi.ivon:IVON",
+    "vbll": "tunbridge.inference.linear.vbll:VBLL",
     "randomwalk": "tunbridge.inference.mcmc.metropolis:RandomWalk",
     "mala": "tunbridge.inference.mcmc.langevin:MALA",
     "ula": "tunbridge.inference.mcmc.langevin:ULA",

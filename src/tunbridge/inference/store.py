@@ -38,6 +38,7 @@ _TABLE = {
     "StructuredGaussian": "tunbridge.inference.laplace.gaussian:StructuredGaussian",
     "Linearised": "tunbridge.inference.laplace.gaussian:Linearised",
     "LinearLayer": "tunbridge.inference.linear.posterior:LinearLayer",
+    "VariationalLayer": "tunbridge.inference.linear.variational:VariationalLayer",
     "linear.Moments": "tunbridge.inference.linear.moments:Moments",
     "linear.Solved": "tunbridge.inference.linear.moments:Solved",
     "conjugate.Normal": "tunbridge.inference.linear.conjugate:Normal",

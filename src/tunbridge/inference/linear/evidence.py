@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize
 
 from tunbridge.core.tree import ravel, size, unravel
@@ -36,10 +35,9 @@ class Beliefs(NamedTuple):
 
 
 def _beliefs(model: Model, weights: PyTree, scales: PyTree, noise: PyTree) -> Beliefs:
-    prior, layout = model.prior, model.network.layout(weights)
-    raw = prior.raw(weights, scales, layout)
-    variances = ravel_pytree(prior.variances(raw, scales, layout))[0][features.last(model, weights).index]
-    hyper = prior.log_hyper(scales, jacobian=False) + model.likelihood.log_noise(noise, jacobian=False)
+    raw = model.prior.raw(weights, scales, model.network.layout(weights))
+    variances = features.prior_variances(model, Params(raw, scales, noise))
+    hyper = model.prior.log_hyper(scales, jacobian=False) + model.likelihood.log_noise(noise, jacobian=False)
     return Beliefs(jnp.log(variances), jnp.log(conjugate.variances(model.likelihood, noise)), hyper)
 
 

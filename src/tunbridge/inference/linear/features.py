@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import PyTree
+from tunbridge.core.types import Params, PyTree
 from tunbridge.inference.linear.moments import Moments
 from tunbridge.model.model import Model
 from tunbridge.model.networks import sites as places
@@ -48,6 +48,13 @@ def last(model: Model, weights: PyTree) -> Layer:
         raise _not_linear("one without a matrix of weights of its own")
     chosen = LastLayer().chosen(weights, sites)
     return Layer(sites, next(i for i, group in enumerate(sites.groups) if chosen[group.index].all()))
+
+
+def prior_variances(model: Model, params: Params) -> Array:
+    """Of the last layer's weights under their prior, (features, outputs)."""
+    layout = model.network.layout(params.weights)
+    variances = model.prior.variances(params.weights, params.scales, layout)
+    return ravel_pytree(variances)[0][last(model, params.weights).index]
 
 
 def with_layer(weights: PyTree, index: np.ndarray, values: Array) -> PyTree:

@@ -5,7 +5,6 @@ import warnings
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from tunbridge.core import memory
@@ -13,7 +12,7 @@ from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Method, check_door
-from tunbridge.inference.linear import evidence, features
+from tunbridge.inference.linear import door, evidence, features
 from tunbridge.inference.linear.conjugate import Family, Normal
 from tunbridge.inference.linear.moments import Moments, alike, num_bytes
 from tunbridge.inference.linear.posterior import LinearLayer
@@ -23,8 +22,6 @@ from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.model.likelihoods.gaussian import Gaussian
 from tunbridge.model.model import Model
 from tunbridge.runtime.loop import Options
-
-_TRIED_ROWS = 8
 
 
 class NeuralLinear(Method):
@@ -83,7 +80,7 @@ class NeuralLinear(Method):
         check_door(model, data, key)
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
-        self._refuse(bound, np.asarray(rows.x[:_TRIED_ROWS]))
+        self._refuse(bound, np.asarray(rows.x[: door.TRIED_ROWS]))
         points: list[Any]
         if self.point is None:
             points = [Point(bound, key, given(bound, options.init))] * size
@@ -131,15 +128,8 @@ class NeuralLinear(Method):
                 "Use tb.Laplace(subset=tb.subsets.LastLayer()).",
             )
         self.family.check(model.likelihood)
-        if not model.prior.gaussian:
-            raise _other_prior(model)
-        params = _some(model)
-        features.check_linear(model, params.weights, x)
-        try:
-            found = evidence.beliefs(model, *params)
-        except InputError as error:
-            raise _other_prior(model) from error
-        variances, noise = found.numbers()
+        params = door.check_layer(model, x)
+        variances, noise = evidence.beliefs(model, *params).numbers()
         width, outputs = variances.shape
         needed = num_bytes(width, 1 if alike(self.family.unit(noise)[None] / variances) else outputs)
         if needed > (there := memory.available()):
@@ -148,20 +138,3 @@ class NeuralLinear(Method):
                 f"one of {width:,} features, which takes {needed / 1e9:.1f} GB",
                 "Narrow the last hidden layer.",
             )
-
-
-def _some(model: Model) -> Params:
-    """Weights of any size and unknowns that are 0 on the real line, to try the model with."""
-    like = jax.eval_shape(lambda key: model.sample_params(key, model.example()), jax.random.key(0))
-    rng = np.random.default_rng(0)
-    weights = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), like.weights)
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (like.scales, like.noise))
-    return Params(weights, *zeros)
-
-
-def _other_prior(model: Model) -> InputError:
-    return InputError(
-        "independent normal weights in the last layer, whose posterior is exact",
-        f"priors.{type(model.prior).__name__}",
-        "Use priors.Normal, or tb.Laplace(subset=tb.subsets.LastLayer()).",
-    )

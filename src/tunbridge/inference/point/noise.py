@@ -20,7 +20,8 @@ from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.point import holdout
 from tunbridge.model.model import Target
 
-_SHARE = 0.2
+SHARE = 0.2
+"""Of the rows, held out."""
 _SHRINK = 0.1
 _FIRST_STEPS = 100
 
@@ -49,7 +50,7 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
     """
     likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
     weight = batch.weights
-    threshold = holdout.threshold(holdout.mark(key, batch), weight, _SHARE, batch.num == target.num)
+    threshold = holdout.threshold(holdout.mark(key, batch), weight, SHARE, batch.num == target.num)
     start, never = likelihood.median_noise(), jnp.asarray(-jnp.inf)
     measure = Measure(key, threshold, start, never, never, start)
     held = measure.rows(batch)

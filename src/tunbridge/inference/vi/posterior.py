@@ -39,7 +39,7 @@ class VariationalGaussian(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """Draws of q."""
-        return jax.vmap(self.q.sample)(jax.random.split(key, num))
+        return _draws(self.q, jax.random.split(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws, 100 unless told."""
@@ -80,6 +80,11 @@ class VariationalGaussian(Posterior):
             float(jnp.mean(fit)),
             float(jnp.mean(kl)),
         )
+
+
+@jax.jit
+def _draws(q: Gaussian, keys: Key) -> Params:
+    return jax.vmap(q.sample)(keys)
 
 
 @jax.jit(static_argnames="num")

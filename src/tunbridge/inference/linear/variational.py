@@ -1,0 +1,133 @@
+"""Trained features, and normal weights above them."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jax.scipy.special import entr
+
+from tunbridge.core.data import check_x
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params, Predictive, PyTree
+from tunbridge.inference.linear import bound, features
+from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.model.likelihoods.gaussian import Gaussian
+from tunbridge.model.model import Model
+from tunbridge.predict import links
+from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive
+from tunbridge.predict.links import Link, Quadrature
+from tunbridge.predict.outputs import Outputs
+from tunbridge.predict.parts import Parts
+
+
+class VariationalLayer(Posterior):
+    r"""Normal weights :math:`w_j \sim N(m_j, S_j)` of each output j above fixed features :math:`\phi(x)`.
+
+    Outputs are normal with mean :math:`m_j^\top \phi` and variance :math:`\phi^\top S_j \phi`. With normal noise a
+    prediction is the normal distribution of their mean and variance, uncertain noise by its mean variance; of classes a
+    link gives the probabilities. A draw is a whole network.
+
+    Parameters
+    ----------
+    params
+        Everything at one value: the last layer at its mean.
+    roots
+        The roots of :math:`S_j`, (outputs, features, features); the last feature may be the constant.
+    width
+        The standard deviation of unknown noise on the real line, else ().
+    link
+        From normal outputs to class probabilities, from `tunbridge.links`.
+    curve
+        The optimiser's statistics along the way by name, with a leading axis.
+    """
+
+    params: Params
+    roots: Array
+    width: PyTree = ()
+    link: Link = Quadrature()
+    curve: dict[str, Array] | None = None
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Draws of the last layer, and of the noise where it is unknown; all else is the same in each."""
+        return _draws(self.model, self.params, self.roots, self.width, jax.random.split(key, num))
+
+    def one(self) -> Params:
+        """The last layer at its mean."""
+        return self.params
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """`num` draws, 100 unless told."""
+        return self.sample(key, DRAWS if num is None else num)
+
+    def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
+        """The outputs of drawn networks, computed when they are asked for."""
+        self.model.check_inputs(self.model.weights(self.params), x)
+        return Outputs(self.model, lambda: self.components(key, num), x)
+
+    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+        """The distribution of y at x in closed form; see `Posterior.predict`."""
+        if num is not None:
+            raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")
+        x = check_x(x)
+        draws = self.pushed(x, self.key if key is None else key, None)
+        found = features.blockwise(partial(_answers, self._state), x, self.roots.shape[0] * self.roots.shape[1])
+        if isinstance(self.model.likelihood, Gaussian):
+            mean, spread, noise = map(jnp.asarray, found)
+            return NormalPredictive(draws, mean, _diagonal(spread), noise)
+        return LinkedPredictive(draws, *map(jnp.asarray, found))
+
+    def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
+        """One pass: outputs, and their variances in closed form."""
+        return _at_once, self._state
+
+    @property
+    def _state(self) -> tuple[Model, Params, Array, PyTree, Link]:
+        return self.model, self.params, self.roots, self.width, self.link
+
+
+@jax.jit
+def _answers(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> tuple[Array, ...]:
+    """Of numbers the outputs' mean and spread and the noise's variance; of classes what the link says."""
+    model, params, roots, width, link = state
+    outputs, phi = features.evaluate(model, model.weights(params), x)
+    spread = bound.spreads(roots, phi[:, 0])
+    if isinstance(model.likelihood, Gaussian):
+        sigma = bound.sigmas(model.likelihood, params.noise, width, outputs)
+        return outputs, spread, bound.averaged(sigma**2)
+    likelihood: Any = model.likelihood
+    return link.probs(*links.logits(likelihood, outputs, _diagonal(spread), params.noise))
+
+
+def _at_once(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> Parts:
+    found = _answers(state, x)
+    if isinstance(state[0].likelihood, Gaussian):
+        mean, spread, noise = found
+        return Parts(mean, noise, spread)
+    probs, aleatoric = found
+    return Parts(probs, aleatoric, jnp.maximum(jnp.sum(entr(probs), axis=-1) - aleatoric, 0.0))
+
+
+def _diagonal(spread: Array) -> Array:
+    return spread[:, :, None] * jnp.eye(spread.shape[1], dtype=spread.dtype)[None]
+
+
+@jax.jit
+def _draws(model: Model, params: Params, roots: Array, width: PyTree, keys: Array) -> Params:
+    weights, layout = model.weights(params), model.network.layout(params.weights)
+    index = features.last(model, weights).index
+    mean = ravel_pytree(weights)[0][index]
+
+    def one(key: Key) -> Params:
+        key_layer, key_noise = jax.random.split(key)
+        z = jax.random.normal(key_layer, roots.shape[:2], roots.dtype)
+        drawn = features.with_layer(weights, index, mean + jnp.einsum("jab,jb->aj", roots, z))
+        noise, back = ravel_pytree(params.noise)
+        moved = noise + ravel_pytree(width)[0] * jax.random.normal(key_noise, noise.shape, noise.dtype)
+        return Params(model.prior.raw(drawn, params.scales, layout), params.scales, back(moved))
+
+    return jax.vmap(one)(keys)

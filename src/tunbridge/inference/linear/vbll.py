@@ -1,0 +1,136 @@
+"""The variational Bayesian last layer: features and a normal last layer, trained together."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core import memory
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+from tunbridge.inference.base import check_door
+from tunbridge.inference.linear import bound, door, features
+from tunbridge.inference.linear.bound import Layer
+from tunbridge.inference.linear.variational import VariationalLayer
+from tunbridge.inference.point import noise
+from tunbridge.inference.point.descent import Descent, Info, State
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.model import transforms
+from tunbridge.model.likelihoods.categorical import Categorical
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.loop import Options, Trace
+
+_COPIES = 8
+"""How many arrays of the size of the covariances training holds."""
+
+
+class VBLL(Descent):
+    r"""The variational Bayesian last layer :cite:p:`harrison2024variational`.
+
+    The weights of the last layer are normal, :math:`q(w_j) = N(m_j, S_j)` with a dense covariance for each output; all
+    weights below, :math:`\theta`, are a point. Both are trained together, on a bound that needs no draws,
+
+    .. math::
+
+        \frac{N}{n} \sum_{i \in \text{batch}} \mathbb{E}_q \log p(y_i \mid w^\top \phi_\theta(x_i))
+        - \text{KL}\big(q(w) \,\Vert\, p(w)\big) + \log p(\theta),
+
+    where the expectation is exact for `likelihoods.Gaussian`, and Jensen's lower bound for `Categorical` and
+    `Bernoulli`. The prior of the last layer has to be normal and independent. Without hidden layers and with known
+    normal noise, q is the exact posterior.
+
+    Unknown prior scales are held at their medians. Unknown noise has a normal q on the real line, but not the one of
+    the largest bound: features that are a point would follow the rows, and send noise to zero. As in `MAP` noise is
+    measured on rows held out during the first half of the steps; q is as wide as these rows leave it. Then features and
+    last layer are trained on all rows, given q of the noise.
+
+    Parameters
+    ----------
+    step_size, optimiser, decay, train
+        As for `MAP`.
+
+    Examples
+    --------
+    >>> import jax, numpy as np, tunbridge as tb
+    >>> model = tb.Model(tb.networks.MLP((8,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))
+    >>> x = np.linspace(-1.0, 1.0, 8)[:, None]
+    >>> posterior = tb.VBLL(train=tb.Train(100)).fit(model, tb.Data(x, np.sin(3.0 * x)), key=jax.random.key(0))
+    >>> posterior.roots.shape
+    (1, 9, 9)
+    """
+
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        """As every method that takes steps, where there is such a layer."""
+        check_door(model, data, key)
+        bound_model, rows = self.believed(model).bind(data.first if isinstance(data, Stream) else data)
+        _refuse(bound_model, np.asarray(rows.x[: door.TRIED_ROWS]))
+        return super().posteriors(model, data, key, size, options)
+
+    def extra(self, target: Target, params: Params, batch: Data) -> Layer:
+        """A layer that does not spread yet."""
+        index = features.last(target.model, params.weights).index
+        return Layer.none(index.shape, params.noise)
+
+    def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
+        """The bound, up to a constant."""
+        model, layer = target.model, extra.trained
+        weights = model.weights(params)
+        index = features.last(model, weights).index
+        outputs, phi = features.evaluate(model, weights, batch.x)
+        spread = bound.spreads(layer.roots, phi[:, 0])
+        terms = bound.expected(model.likelihood, outputs, spread, params.noise, layer.width, batch.y)
+        below = params._replace(weights=features.with_layer(params.weights, index, jnp.zeros(index.shape)))
+        divergence = layer.divergence(ravel_pytree(weights)[0][index], features.prior_variances(model, params))
+        return target.rescale(terms, batch) + target.log_prior_weights(below) - divergence
+
+    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+        """One step of the optimiser; the layer begins to spread once the noise is measured."""
+        begins = state.step == (self.train.steps // 2 if state.measure else 0)
+        here = state.measured._replace(weights=state.given) if state.given else state.measured
+        extra = jax.lax.cond(begins, lambda: _begun(target, here, batch), lambda: state.extra)
+        fresh, info = super().step(key, target, state._replace(extra=extra), batch)
+        return fresh._replace(extra=extra._replace(raw=fresh.extra.raw)), info
+
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
+        """The layer of the last state."""
+        (trace,) = traces
+        params, layer, step = self.reached(trace.state), trace.state.extra, int(trace.state.step)
+        notes = self.notes(params, step)
+        if step <= (self.train.steps // 2 if params.noise else 0):
+            notes += ("Stopped before the last layer began to spread: this is the point estimate.",)
+        curve = self.curve(trace.state, trace.info)
+        return VariationalLayer(model, key, params, layer.roots, layer.width, curve=curve, notes=notes)
+
+
+def _begun(target: Target, params: Params, batch: Data) -> Layer:
+    """As the rows of a batch leave it, were features to stay and the likelihood normal."""
+    model, likelihood = target.model, target.model.likelihood
+    outputs, phi = features.evaluate(model, model.weights(params), batch.x)
+    curvature = jnp.sum(likelihood.fisher_root(outputs, params.noise) ** 2, axis=2) * batch.weights[:, None]
+    precision = target.num / batch.num * jnp.einsum("na,nj,nb->jab", phi[:, 0], curvature, phi[:, 0])
+    width = bound.noise_width(likelihood, params.noise, noise.SHARE * target.num, outputs.shape[1])
+    return Layer.around(precision, features.prior_variances(model, params), width)
+
+
+def _refuse(model: Model, x: np.ndarray) -> None:
+    """InputError, before anything is trained, where there is no bound or not the memory for it."""
+    likelihood: Any = model.likelihood
+    if not isinstance(likelihood, bound.KINDS):
+        raise InputError(
+            "likelihoods.Gaussian, Categorical or Bernoulli, whose bound needs no draws",
+            type(likelihood).__name__,
+            "Use tb.Laplace(subset=tb.subsets.LastLayer()).",
+        )
+    if isinstance(likelihood, Categorical) and transforms.unknowns(likelihood.numbers):
+        raise InputError("a known temperature", repr(likelihood.temperature)[:60], "Write likelihoods.Categorical().")
+    width, outputs = features.last(model, door.check_layer(model, x).weights).index.shape
+    needed = 4 * _COPIES * outputs * width**2
+    if needed > (there := memory.available()):
+        raise InputError(
+            f"covariances of the last layer that fit in {there / 1e9:.1f} GB of memory",
+            f"{outputs:,} of {width:,} features, which take {needed / 1e9:.1f} GB",
+            "Narrow the last hidden layer.",
+        )
