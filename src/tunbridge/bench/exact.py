@@ -40,6 +40,9 @@ class Problem:
         The network's output at x for the weights of highest density, (points,); None where noise is unknown.
     log_evidence
         log p(y), all constants included.
+    independent
+        The standard deviations at x where weights have variances 1 / Lambda_ii and no correlation; None unless the
+        posterior is normal.
     noise
         Posterior mean and standard deviation of the noise scale; None where it is known.
     draw
@@ -55,6 +58,7 @@ class Problem:
     log_evidence: float
     draw: Callable[[Key, int], Params]
     noise: tuple[float, float] | None = None
+    independent: np.ndarray | None = None
 
     def outputs(self, params: Params) -> np.ndarray:
         """The network's output at x for draws of parameters, (draws, points)."""
@@ -122,6 +126,7 @@ def linear() -> Problem:
         mode=mean,
         log_evidence=truth.log_evidence,
         draw=draw,
+        independent=np.sqrt(phi**2 @ (1.0 / np.diag(np.linalg.inv(truth.cov)))),
     )
 
 

@@ -102,10 +102,10 @@ class AroundPoint(Iterative):
     def around(self, key: Key, target: Target, params: Params, batch: Data) -> Gaussian:
         """Q around the parameters, as wide as the curvature says."""
         key_sds, key_family = jax.random.split(key)
-        if self.initial_sd is None:
+        if (sd := self.initial_sd) is None:
             sds = beginning.standard_deviations(key_sds, target, params, batch)
         else:
-            sds = jax.tree.map(lambda leaf: jnp.full_like(leaf, self.initial_sd), params)
+            sds = jax.tree.map(lambda leaf: jnp.full_like(leaf, sd), params)
         return self.form.around(key_family, params, sds, target.model.network.layout(params.weights))
 
     def keep(self, target: Target, state: Any) -> PyTree:

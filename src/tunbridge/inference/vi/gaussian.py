@@ -290,7 +290,7 @@ class MatrixVariate(Spread):
     def variance(self) -> Array:
         """Products of row and column variances, in the axes of the weights."""
         rows, columns = (jnp.sum(jnp.square(root), axis=1) for root in self._roots())
-        return self._back(rows[:, None] * columns)
+        return self._back(rows[:, None] * columns[None])
 
     def _roots(self) -> tuple[Array, Array]:
         return triangular(self.rho, self.lower), triangular(self.rho_columns, self.lower_columns)

@@ -1,0 +1,98 @@
+"""Spreads against dense linear algebra, families against their counts."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import tunbridge as tb
+from tunbridge.core.positive import inverse_softplus, softplus
+from tunbridge.inference.vi import gaussian
+from tunbridge.inference.vi.gaussian import Gaussian
+
+
+def test_softplus_is_positive_and_right_over_its_whole_range():
+    rho = np.linspace(-50.0, 50.0, 1001).astype(np.float32).astype(np.float64)
+    exact = np.where(rho > 0, rho + np.log1p(np.exp(-np.abs(rho))), np.log1p(np.exp(rho)))
+    value, slope = softplus(jnp.asarray(rho, jnp.float32)), jax.vmap(jax.grad(softplus))(jnp.asarray(rho, jnp.float32))
+    assert (np.asarray(value) > 0).all()
+    np.testing.assert_allclose(value, exact, rtol=1e-6)
+    np.testing.assert_allclose(slope, 1 / (1 + np.exp(-rho)), rtol=1e-5)
+
+
+def test_softplus_and_its_inverse_are_exact_in_double_precision(x64):
+    rho = jnp.linspace(-30.0, 30.0, 501)
+    np.testing.assert_allclose(softplus(rho), np.logaddexp(0.0, rho), rtol=1e-14)
+    np.testing.assert_allclose(softplus(inverse_softplus(jnp.array([1e-6, 0.1, 40.0]))), [1e-6, 0.1, 40.0], rtol=1e-10)
+
+
+def _spreads():
+    rng = np.random.default_rng(3)
+
+    def real(*shape):
+        return jnp.asarray(rng.normal(size=shape))
+
+    return {
+        "diagonal": gaussian.Diagonal(real(2, 3)),
+        "dense": gaussian.Dense(real(6), real(6, 6)),
+        "low rank": gaussian.LowRankDiagonal(real(6), real(6, 2)),
+        "matrix": gaussian.MatrixVariate(real(2), real(2, 2), real(3), real(3, 3), (3, 2), (1, 0)),
+    }
+
+
+@pytest.mark.parametrize("name", ["diagonal", "dense", "low rank", "matrix"])
+def test_a_spread_is_the_normal_distribution_of_its_root(name, x64):
+    spread = _spreads()[name]
+    like = spread.noise(jax.random.key(0))
+    flat, back = jax.flatten_util.ravel_pytree(like)
+    root = np.stack([np.ravel(spread.root(back(e))) for e in np.eye(flat.size)], axis=1)
+    covariance = root @ root.T
+    np.testing.assert_allclose(np.ravel(spread.variance()), np.diag(covariance), rtol=1e-10)
+    np.testing.assert_allclose(spread.log_det(), np.linalg.slogdet(covariance)[1], rtol=1e-10)
+    exact = stats.multivariate_normal(np.zeros(6), covariance)
+    deviation = spread.root(spread.noise(jax.random.key(1)))
+    np.testing.assert_allclose(spread.log_prob(deviation), exact.logpdf(np.ravel(deviation)), rtol=1e-9)
+    np.testing.assert_allclose(spread.entropy(), exact.entropy(), rtol=1e-9)
+
+
+def test_a_matrix_variate_covariance_is_a_kronecker_product(x64):
+    spread = _spreads()["matrix"]
+    rows, columns = spread._roots()
+    like = spread.noise(jax.random.key(0))
+    flat, back = jax.flatten_util.ravel_pytree(like)
+    root = np.stack([np.ravel(spread.root(back(e)), order="C") for e in np.eye(flat.size)], axis=1)
+    expected = np.kron(columns @ columns.T, rows @ rows.T)  # the array is (outputs, inputs): its rows follow columns
+    np.testing.assert_allclose(root @ root.T, expected, rtol=1e-10)
+
+
+PARAMS = tb.Params({"layers": [{"weight": jnp.ones((3, 4)), "bias": jnp.zeros(4)}]}, (), (jnp.zeros(()),))
+LAYOUT = tb.networks.MLP((), outputs=4).layout(PARAMS.weights)
+COUNTS = {
+    tb.families.Diagonal(): 2 * 17,
+    tb.families.Layers(): 17 + 16 * 17 // 2 + 1,
+    tb.families.Full(): 17 + 17 * 18 // 2,
+    tb.families.LowRank(2): 17 + 17 + 2 * 17,
+    tb.families.Matrix(): 17 + 3 * 4 // 2 + 4 * 5 // 2 + 4 + 1,
+}
+
+
+@pytest.mark.parametrize("family", COUNTS, ids=lambda family: type(family).__name__)
+def test_q_has_as_many_numbers_as_its_family_says(family):
+    sds = jax.tree.map(lambda leaf: 0.1 + 0.0 * leaf, PARAMS)
+    q = family.around(jax.random.key(0), PARAMS, sds, LAYOUT)
+    assert isinstance(q, Gaussian)
+    assert q.num_parameters == COUNTS[family]
+    for leaf, like in zip(jax.tree.leaves(q.variance()), jax.tree.leaves(PARAMS), strict=True):
+        assert leaf.shape == like.shape
+        np.testing.assert_allclose(leaf, 0.01, rtol=2e-2)
+    draw = q.sample(jax.random.key(1))
+    assert jax.tree.map(jnp.shape, draw) == jax.tree.map(jnp.shape, PARAMS)
+    assert np.isfinite(q.log_prob(draw))
+
+
+def test_a_full_q_too_large_for_memory_is_refused_with_its_size():
+    data = tb.Data(np.zeros((10, 784)), np.zeros(10, int))
+    model = tb.Model(tb.networks.MLP((256,)), tb.priors.Normal(1.0), tb.likelihoods.Categorical(10))
+    with pytest.raises(tb.InputError, match=r"203,530 unknowns, which takes \d+"):
+        tb.FullRank().fit(model, data, key=jax.random.key(0))
