@@ -24,6 +24,7 @@ from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.inference.vi.posterior import VariationalGaussian
 from tunbridge.model.model import Model, Target
+from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.loop import Options, Trace, Train
 from tunbridge.runtime.schedules import Cosine
 
@@ -82,6 +83,8 @@ class AroundPoint(Iterative):
         means = self._means(bound, data, key_points, size, options)
         left = None if options.max_seconds is None else max(options.max_seconds - (time.perf_counter() - began), 0.0)
         options = options._replace(init=means, max_seconds=left)
+        if means is not None:  # after an interruption they may be others
+            options = options.within(f"q-{fingerprint(means)[:12]}")
         return super(AroundPoint, settled).posteriors(model, data, key_rest, size, options)
 
     def _means(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Params] | None:

@@ -13,8 +13,8 @@ from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
 from tunbridge.model.spread import prior_variances
 
-_ROWS = 64
-"""How many rows of the first batch the curvature is measured on."""
+_TURNS = 256
+"""How many targets are drawn to measure the curvature, at rows of the first batch in turn."""
 
 
 def standard_deviations(key: Key, target: Target, params: Params, batch: Data) -> Params:
@@ -24,18 +24,18 @@ def standard_deviations(key: Key, target: Target, params: Params, batch: Data) -
     """
     model = target.model
     key_prior, key_rows = jax.random.split(key)
-    rows = min(_ROWS, batch.num)
 
     def add(i: Array, total: Params) -> Params:
-        x = jax.lax.dynamic_slice_in_dim(batch.x, i, 1)
+        x = jax.lax.dynamic_slice_in_dim(batch.x, i % batch.num, 1)
         noise_free = model.likelihood.distribution(model.outputs(params, x), params.noise)
         y = jax.lax.stop_gradient(noise_free.sample(jax.random.fold_in(key_rows, i)))
         slope = jax.grad(lambda p: jnp.sum(model.log_likelihood(p, x, y.astype(batch.y.dtype))))(params)
-        return jax.tree.map(lambda t, g: t + jnp.square(jnp.where(jnp.isfinite(g), g, 0.0)), total, slope)
+        weight = 1.0 if batch.weight is None else batch.weight[i % batch.num]
+        return jax.tree.map(lambda t, g: t + weight * jnp.square(jnp.where(jnp.isfinite(g), g, 0.0)), total, slope)
 
-    total = jax.lax.fori_loop(0, rows, add, jax.tree.map(jnp.zeros_like, params))
+    total = jax.lax.fori_loop(0, _TURNS, add, jax.tree.map(jnp.zeros_like, params))
     prior = prior_variances(key_prior, model, batch.x)
-    return jax.tree.map(lambda t, v: (target.num / rows * t + 1.0 / v) ** -0.5, total, prior)
+    return jax.tree.map(lambda t, v: (target.num / _TURNS * t + 1.0 / v) ** -0.5, total, prior)
 
 
 def translated(model: Model, point: Posterior) -> Params:

@@ -85,7 +85,7 @@ class Full(Family):
 
 
 class LowRank(Family):
-    r"""A diagonal and a few directions, :math:`\text{diag}(\sigma^2) + F F^\top`.
+    r"""A diagonal and a few directions, :math:`S (I + U U^\top) S` with :math:`S = \text{diag}(\sigma)`.
 
     Parameters
     ----------

@@ -119,7 +119,7 @@ class Dense(Spread):
 
     rho: Array
     lower: Array
-    """Of which the part below the diagonal counts."""
+    """Of which the part below the diagonal counts: L there, its rows in units of the diagonal."""
 
     @staticmethod
     def of(sds: Array) -> "Dense":
@@ -163,17 +163,16 @@ class Dense(Spread):
 
 
 class LowRankDiagonal(Spread):
-    r"""Covariance :math:`\text{diag}(\sigma^2) + F F^\top` with a few columns F."""
+    r"""Covariance :math:`S (I + U U^\top) S` with :math:`S = \text{diag}(\sigma)` and a few columns U."""
 
     rho: Array
     factors: Array
-    """F, (numbers, rank)."""
+    """U, (numbers, rank)."""
 
     @staticmethod
     def of(sds: Array, rank: int, key: Key) -> "LowRankDiagonal":
-        """Nearly independent numbers to start from: at F = 0 its slope would be 0."""
-        draws = jax.random.normal(key, (len(sds), rank), sds.dtype)
-        return LowRankDiagonal(inverse_softplus(sds), 0.01 * sds[:, None] * draws)
+        """Nearly independent numbers to start from: at U = 0 its slope would be 0."""
+        return LowRankDiagonal(inverse_softplus(sds), 0.01 * jax.random.normal(key, (len(sds), rank), sds.dtype))
 
     @property
     def flat(self) -> bool:
@@ -182,7 +181,7 @@ class LowRankDiagonal(Spread):
 
     @property
     def num_parameters(self) -> int:
-        """Standard deviations and F."""
+        """Standard deviations and U."""
         return self.num + math.prod(self.factors.shape)
 
     def noise(self, key: Key) -> tuple[Array, Array]:
@@ -192,12 +191,12 @@ class LowRankDiagonal(Spread):
         return jax.random.normal(key_each, self.rho.shape, self.rho.dtype), columns
 
     def root(self, noise: tuple[Array, Array]) -> Array:
-        r""":math:`\sigma \varepsilon_1 + F \varepsilon_2`."""
+        r""":math:`\sigma (\varepsilon_1 + U \varepsilon_2)`."""
         return self.own() * noise[0] + self.common(noise)
 
     def common(self, noise: tuple[Array, Array]) -> Array:
-        r""":math:`F \varepsilon_2`."""
-        return self.factors @ noise[1]
+        r""":math:`\sigma \, U \varepsilon_2`."""
+        return self.own() * (self.factors @ noise[1])
 
     def own(self) -> Array:
         r""":math:`\sigma`."""
@@ -205,25 +204,23 @@ class LowRankDiagonal(Spread):
 
     def log_prob(self, deviation: Array) -> Scalar:
         """By Woodbury's identity."""
-        sigma = softplus(self.rho)
-        white, columns = deviation / sigma, self.factors / sigma[:, None]
-        inner = self._inner(columns)
-        projected = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(inner), columns.T @ white, lower=True)
+        white = deviation / self.own()
+        projected = jax.scipy.linalg.solve_triangular(self._inner(), self.factors.T @ white, lower=True)
         square = jnp.sum(jnp.square(white)) - jnp.sum(jnp.square(projected))
         return -0.5 * (square + self.num * _LOG_2PI + self.log_det())
 
     def log_det(self) -> Scalar:
         """By the matrix determinant lemma."""
-        sigma = softplus(self.rho)
-        inner = self._inner(self.factors / sigma[:, None])
-        return 2.0 * (jnp.sum(jnp.log(sigma)) + jnp.sum(jnp.log(jnp.diag(jnp.linalg.cholesky(inner)))))
+        return 2.0 * (jnp.sum(jnp.log(self.own())) + jnp.sum(jnp.log(jnp.diag(self._inner()))))
 
     def variance(self) -> Array:
         """Of both parts."""
-        return jnp.square(softplus(self.rho)) + jnp.sum(jnp.square(self.factors), axis=1)
+        return jnp.square(self.own()) * (1.0 + jnp.sum(jnp.square(self.factors), axis=1))
 
-    def _inner(self, columns: Array) -> Array:
-        return jnp.eye(columns.shape[1], dtype=columns.dtype) + columns.T @ columns
+    def _inner(self) -> Array:
+        r"""The Cholesky factor of :math:`I + U^\top U`."""
+        u = self.factors
+        return jnp.linalg.cholesky(jnp.eye(u.shape[1], dtype=u.dtype) + u.T @ u)
 
 
 class MatrixVariate(Spread):
@@ -232,11 +229,11 @@ class MatrixVariate(Spread):
     rho: Array
     """Of the diagonal of A."""
     lower: Array
-    """A below its diagonal."""
+    """A below its diagonal, its rows in units of it."""
     rho_columns: Array
     """Of the diagonal of B."""
     lower_columns: Array
-    """B below its diagonal."""
+    """B below its diagonal, its rows in units of it."""
     shape: tuple[int, ...] = eqx.field(static=True)
     """Of the array of weights."""
     axes: tuple[int, ...] = eqx.field(static=True)
@@ -306,8 +303,11 @@ def triangle(num: int) -> int:
 
 
 def triangular(rho: Array, lower: Array) -> Array:
-    """A lower triangular matrix with softplus on its diagonal."""
-    return jnp.tril(lower, -1) + jnp.diag(softplus(rho))
+    """A lower triangular matrix with softplus on its diagonal, and rows in units of it.
+
+    So one step size serves whatever the units of a weight are.
+    """
+    return softplus(rho)[:, None] * (jnp.tril(lower, -1) + jnp.eye(len(rho), dtype=rho.dtype))
 
 
 class Gaussian(eqx.Module):

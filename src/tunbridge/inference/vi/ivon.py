@@ -19,6 +19,9 @@ from tunbridge.inference.vi.families import Family
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Trace
 
+_FORGETS = 1000
+"""At step t at least 1 / (t + this) of h is new, so that little is left of where it began."""
+
 
 class State(NamedTuple):
     """What the next step needs."""
@@ -43,7 +46,7 @@ class IVON(AroundPoint):
         h &\leftarrow \beta_2 h + (1 - \beta_2) \hat h
         + \tfrac12 (1 - \beta_2)^2 (h - \hat h)^2 / h, \qquad m \leftarrow m - \alpha \, g / h.
 
-    The prior is part of :math:`\ell`, so it may be any; unknown noise and prior scales are part of q.
+    Of h at least 1 / (t + 1000) is new at step t. The prior is part of :math:`\ell`, so it may be any; unknown noise and prior scales are part of q.
 
     Parameters
     ----------
@@ -90,7 +93,8 @@ class IVON(AroundPoint):
             keys = jax.random.split(key, self.num_samples)
             each = jax.vmap(lambda one: self._draw(one, target, state, batch))(keys)
             loss, slope, curvature = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
-        kept, fresh = self.beta_2, 1.0 - self.beta_2
+        fresh = jnp.maximum(1.0 - self.beta_2, 1.0 / (state.step + _FORGETS))
+        kept = 1.0 - fresh
         momentum = jax.tree.map(lambda g, d: self.beta_1 * g + (1.0 - self.beta_1) * d, state.momentum, slope)
         hessian = jax.tree.map(
             lambda h, d: kept * h + fresh * d + 0.5 * jnp.square(fresh * (h - d)) / h, state.hessian, curvature

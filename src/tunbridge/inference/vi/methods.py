@@ -46,7 +46,7 @@ class MeanField(Variational):
 
 
 class LowRank(Variational):
-    r"""Covariance :math:`\text{diag}(\sigma^2) + F F^\top`: independent numbers and a few directions.
+    r"""Covariance :math:`S (I + U U^\top) S`, :math:`S = \text{diag}(\sigma)`: a diagonal and a few directions.
 
     Parameters
     ----------
