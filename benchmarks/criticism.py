@@ -7,7 +7,6 @@ TUNBRIDGE_DATA=FOLDER python benchmarks/criticism.py [linear] [gap] [tables] [co
 
 import json
 import sys
-import time
 from typing import Any
 
 import jax
@@ -31,14 +30,19 @@ COUNTS = (10, 100, 1000, 10_000)
 
 
 def families(train: tb.Train = LONG) -> dict[str, Any]:
-    """Variational methods, by how much they may correlate; full covariances take smaller steps."""
+    """Variational methods, by how much they may correlate.
+
+    Full rank takes a tenth of the default step and five times as many: of eight settings that were tried on the problem
+    of the gap the one of the highest bound. Three diverged there: steps of 1e-2 with 1 and with 10 draws, and 3e-3 for
+    30,000 steps. For the others two to five settings were tried.
+    """
     common: dict[str, Any] = {"num_samples": 5, "train": train}
     return {
         "mean field": tb.MeanField(train=train),
         "matrix normal": tb.MatrixNormalVI(**common),
         "low rank": tb.LowRank(step_size=3e-3, **common),
         "layers": tb.ADVI(tb.families.Layers(), step_size=3e-3, **common),
-        "full rank": tb.FullRank(step_size=3e-3, **common | {"train": longer(train)}),
+        "full rank": tb.FullRank(step_size=1e-3, **common | {"train": longer(train)}),
     }
 
 
@@ -88,9 +92,8 @@ def mixed(posterior: tb.Chains, x: np.ndarray) -> dict[str, float]:
     }
 
 
-def timed(method: Any, model: tb.Model, data: tb.Data, **options: Any) -> tuple[Any, float]:
-    began = time.perf_counter()
-    return method.fit(model, data, key=KEY, progress=False, **options), time.perf_counter() - began
+def fit(method: Any, model: tb.Model, data: tb.Data) -> Any:
+    return method.fit(model, data, key=KEY, progress=False)
 
 
 def described(posterior: Any, data: tb.Data) -> dict[str, float]:
@@ -123,7 +126,7 @@ def linear() -> dict[str, Any]:
     truth = covariance / np.outer(sds, sds)
     found = {}
     for name, method in families().items():
-        posterior, seconds = timed(method, model, data)
+        posterior = fit(method, model, data)
         params = posterior.sample(jax.random.key(7), 20_000)
         (weights,) = (leaf for leaf in jax.tree.leaves(params.weights) if leaf.size == 5 * 20_000)
         drawn = np.asarray(weights).reshape(-1, 5)
@@ -131,7 +134,6 @@ def linear() -> dict[str, Any]:
             "correlation_error": apart(np.corrcoef(drawn.T), truth),
             "sd_ratio": float(np.exp(np.mean(np.log(drawn.std(0) / sds)))),
             **described(posterior, data),
-            "seconds": seconds,
         }
         print(name, found[name], flush=True)
     precision = np.linalg.inv(exact_line(data, 0.5, 1.0))
@@ -170,8 +172,8 @@ def gap() -> dict[str, Any]:
     reference: dict[str, np.ndarray] = {}
     drawn = None
     for name, method in everyone().items():
-        posterior, seconds = timed(method, model, data)
-        row: dict[str, Any] = {"seconds": seconds, **described(posterior, data)}
+        posterior = fit(method, model, data)
+        row: dict[str, Any] = described(posterior, data)
         for place, x in places.items():
             predictive = posterior.predict(x)
             sd = np.sqrt(np.asarray(predictive.epistemic)[:, 0])
@@ -204,13 +206,13 @@ def tables() -> dict[str, Any]:
         test = tb.Data(scaling.inputs(task.test[0][:TEST]), scaling.targets(task.test[1][:TEST]))
         model = tb.Model(tb.networks.MLP((10,)), tb.priors.Normal(tb.priors.fan_in(1.0)), tb.likelihoods.Gaussian(0.3))
         few = np.asarray(test.x[:30])
-        reference, seconds = timed(nuts(), model, data)
+        reference = fit(nuts(), model, data)
         truth = functions(reference, few)
         nll = -tb.metrics.log_score(reference.predict(test.x), test.y)
-        found[table] = {"NUTS": {"seconds": seconds, "nll": nll, **mixed(reference, few)}}
+        found[table] = {"NUTS": {"nll": nll, **mixed(reference, few)}}
         for name, method in families().items():
-            posterior, seconds = timed(method, model, data)
-            row = {"seconds": seconds, **against(functions(posterior, few), truth), **described(posterior, data)}
+            posterior = fit(method, model, data)
+            row = {**against(functions(posterior, few), truth), **described(posterior, data)}
             row["nll"] = -tb.metrics.log_score(posterior.predict(test.x), test.y)
             if name == "mean field":
                 row["weights"] = posterior.num_parameters // 2
@@ -230,8 +232,13 @@ def by_draws(posterior: Any, test: tb.Data) -> list[dict[str, float]]:
     return rows
 
 
-def padded(x: np.ndarray, y: np.ndarray, num: int) -> tb.Data:
-    """The first rows; the others stay with weight 0, so that one program serves all sizes."""
+def first(x: np.ndarray, y: np.ndarray, num: int, name: str) -> tb.Data:
+    """The first rows; the others stay with weight 0, so that one program serves all sizes.
+
+    IVON, which forgets slowly where it began, is given the rows alone: beginnings do not see weights.
+    """
+    if name == "IVON":
+        return tb.Data(x[:num], y[:num])
     return tb.Data(x, y, (np.arange(len(x)) < num).astype(float))
 
 
@@ -251,7 +258,7 @@ def concentration() -> dict[str, Any]:
             rows["exact"] = [exact_sd(x[:num], y[:num], grid) for num in COUNTS]
         for name, method in concentrating(case).items():
             for num in COUNTS:
-                posterior, _ = timed(method, model, padded(x, y, num))
+                posterior = fit(method, model, first(x, y, num, name))
                 rows[name].append(float(np.mean(np.sqrt(posterior.predict(grid).epistemic))))
             print(case, name, rows[name], flush=True)
         found[case] = {name: {"sd": sds, **slopes_of(sds)} for name, sds in rows.items()}
@@ -259,7 +266,7 @@ def concentration() -> dict[str, Any]:
 
 
 def concentrating(case: str) -> dict[str, Any]:
-    train = tb.Train(4000)
+    train = tb.Train(1500)
     dropout = {"input_rate": 0.1} if case == "linear" else {}
     found = {
         "mean field": tb.MeanField(train=train),
@@ -310,7 +317,7 @@ def gradients() -> dict[str, Any]:
     ends = {"start": short, "optimum": tb.MeanField(train=LONG)}
     found: dict[str, Any] = {"draws_each": 10}
     for end, method in ends.items():
-        q = timed(method, model, data)[0].q
+        q = fit(method, model, data).q
         found[end] = {name: variance(options, target, q, rows) for name, options in ESTIMATORS.items()}
         base = found[end]["reparameterised"]
         for name, row in found[end].items():
@@ -339,10 +346,8 @@ SECTIONS = {"linear": linear, "gap": gap, "tables": tables, "concentration": con
 
 if __name__ == "__main__":
     for word in sys.argv[1:] or SECTIONS:
-        began = time.perf_counter()
         section = SECTIONS[word]()
         path = RESULTS / "criticism.json"
         before = json.loads(path.read_text()) if path.exists() else {}
         before.pop("machine", None)
-        seconds = before.pop("seconds", {}) | {word: time.perf_counter() - began}
-        record("criticism", {"seconds": seconds, **before, word: section}, show=False)
+        record("criticism", {**before, word: section}, show=False)
