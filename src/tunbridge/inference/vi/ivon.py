@@ -46,7 +46,8 @@ class IVON(AroundPoint):
         h &\leftarrow \beta_2 h + (1 - \beta_2) \hat h
         + \tfrac12 (1 - \beta_2)^2 (h - \hat h)^2 / h, \qquad m \leftarrow m - \alpha \, g / h.
 
-    Of h at least 1 / (t + 1000) is new at step t. The prior is part of :math:`\ell`, so it may be any; unknown noise and prior scales are part of q.
+    Of h at least 1 / (t + 1000) is new at step t. The prior is part of :math:`\ell`, so it may be any; unknown noise
+    and prior scales are part of q.
 
     Parameters
     ----------
