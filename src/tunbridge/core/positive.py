@@ -1,9 +1,13 @@
 """Softplus, the way from the real line to positive numbers, at half of what XLA's own costs on a CPU."""
 
+import functools
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+_GROUP = 32
 _TERMS = {"float32": 8, "float64": 18}
 """Of the series of atanh, whose argument is at most 1/3."""
 
@@ -28,6 +32,27 @@ def softplus(x: Array) -> Array:
 def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (x,), (tangent,) = primals, tangents
     return softplus(x), tangent * jax.nn.sigmoid(x)
+
+
+@jax.custom_jvp
+def sum_log(y: Array) -> Array:
+    """The sum of the logarithms of positive numbers.
+
+    Single precision: exponents are added up, and only products of 32 mantissas, each below 2, need a logarithm.
+    """
+    if y.dtype != jnp.float32:
+        return jnp.sum(jnp.log(y))
+    bits = jax.lax.bitcast_convert_type(y.ravel(), jnp.int32)
+    exponents = jnp.sum(((bits >> 23) - 127).astype(y.dtype))
+    mantissas = jax.lax.bitcast_convert_type((bits & 0x7FFFFF) | 0x3F800000, y.dtype)
+    padded = jnp.concatenate([mantissas, jnp.ones(-len(bits) % _GROUP, y.dtype)]).reshape(_GROUP, -1)
+    return exponents * math.log(2.0) + jnp.sum(jnp.log(functools.reduce(jnp.multiply, padded)))
+
+
+@sum_log.defjvp
+def _sum_log_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (y,), (tangent,) = primals, tangents
+    return sum_log(y), jnp.sum(tangent / y)
 
 
 def inverse_softplus(y: Array) -> Array:

@@ -6,12 +6,13 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data
+from tunbridge.core.positive import softplus, sum_log
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import Start
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.families import Family
-from tunbridge.inference.vi.gaussian import Diagonal, Gaussian
+from tunbridge.inference.vi.gaussian import LOG_2PI, Diagonal, Gaussian, Spread
 from tunbridge.inference.vi.variational import Variational
 from tunbridge.model.model import Target
 
@@ -55,13 +56,28 @@ class BayesByBackprop(Variational):
         return jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
 
     def _deltas(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
-        def f(w: Params, q: Gaussian) -> Scalar:
-            complexity = q.log_prob(w) - target.log_prior(w)
-            return (share * complexity - target.log_likelihood(w, batch)) / target.num
+        """F / N at a draw; both deltas.
+
+        At fixed w the slopes of log q are -epsilon / sigma by w and epsilon / sigma by mu, whose sum is 0, and
+        (epsilon^2 - 1) / sigma by sigma: together with epsilon times the one by w, -1 / sigma.
+        """
+
+        def rest(w: Params) -> Scalar:
+            return -(share * target.log_prior(w) + target.log_likelihood(w, batch)) / target.num
 
         noise = q.noise(key)
-        value, (by_w, by_q) = jax.value_and_grad(f, (0, 1))(q.place(noise), q)
-        means = jax.tree.map(jnp.add, by_w, by_q.mean)
-        parts = zip(jax.tree.leaves(by_w), noise, q.spreads, by_q.spreads, strict=True)
-        spreads = tuple(Diagonal(w * epsilon * jax.nn.sigmoid(of.rho) + by.rho) for w, epsilon, of, by in parts)
-        return value, Gaussian(means, spreads, q.groups)
+        sigmas = [softplus(spread.rho) for spread in q.spreads]
+        means, structure = jax.tree.flatten(q.mean)
+        w = [mu + sigma * epsilon for mu, sigma, epsilon in zip(means, sigmas, noise, strict=True)]
+        value, by_w = jax.value_and_grad(rest)(jax.tree.unflatten(structure, w))
+        share = share / target.num
+
+        def by_rho(spread: Spread, sigma: Array, epsilon: Array, slope: Array) -> Diagonal:
+            return Diagonal((slope * epsilon - share / sigma) * jax.nn.sigmoid(spread.rho))
+
+        spreads = tuple(map(by_rho, q.spreads, sigmas, noise, jax.tree.leaves(by_w)))
+        log_q = sum(
+            -0.5 * (jnp.vdot(epsilon, epsilon) + sigma.size * LOG_2PI) - sum_log(sigma)
+            for sigma, epsilon in zip(sigmas, noise, strict=True)
+        )
+        return value + share * log_q, Gaussian(by_w, spreads, q.groups)

@@ -13,11 +13,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from tunbridge.core.positive import inverse_softplus, softplus
+from tunbridge.core.positive import inverse_softplus, softplus, sum_log
+from tunbridge.core.random import normal
 from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 
-_LOG_2PI = math.log(2.0 * math.pi)
+LOG_2PI = math.log(2.0 * math.pi)
 
 
 class Spread(eqx.Module):
@@ -71,7 +72,7 @@ class Spread(eqx.Module):
 
     def entropy(self) -> Scalar:
         """Minus the expected log density."""
-        return 0.5 * (self.num * (1.0 + _LOG_2PI) + self.log_det())
+        return 0.5 * (self.num * (1.0 + LOG_2PI) + self.log_det())
 
 
 class Diagonal(Spread):
@@ -86,7 +87,7 @@ class Diagonal(Spread):
 
     def noise(self, key: Key) -> Array:
         """One number each."""
-        return jax.random.normal(key, self.rho.shape, self.rho.dtype)
+        return normal(key, self.rho.shape, self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
         r""":math:`\sigma \varepsilon`."""
@@ -103,11 +104,11 @@ class Diagonal(Spread):
     def log_prob(self, deviation: Array) -> Scalar:
         """Sum of normal log densities."""
         sigma = softplus(self.rho)
-        return -0.5 * jnp.sum(jnp.square(deviation / sigma) + _LOG_2PI + 2.0 * jnp.log(sigma))
+        return -0.5 * (jnp.sum(jnp.square(deviation / sigma)) + self.num * LOG_2PI) - sum_log(sigma)
 
     def log_det(self) -> Scalar:
         r""":math:`2 \sum \log \sigma`."""
-        return 2.0 * jnp.sum(jnp.log(softplus(self.rho)))
+        return 2.0 * sum_log(softplus(self.rho))
 
     def variance(self) -> Array:
         r""":math:`\sigma^2`."""
@@ -142,7 +143,7 @@ class Dense(Spread):
 
     def noise(self, key: Key) -> Array:
         """One number each."""
-        return jax.random.normal(key, self.rho.shape, self.rho.dtype)
+        return normal(key, self.rho.shape, self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
         r""":math:`L \varepsilon`."""
@@ -151,11 +152,11 @@ class Dense(Spread):
     def log_prob(self, deviation: Array) -> Scalar:
         """By a triangular solve."""
         white = jax.scipy.linalg.solve_triangular(self.cholesky(), deviation, lower=True)
-        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * _LOG_2PI + self.log_det())
+        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * LOG_2PI + self.log_det())
 
     def log_det(self) -> Scalar:
         """From the diagonal of L."""
-        return 2.0 * jnp.sum(jnp.log(softplus(self.rho)))
+        return 2.0 * sum_log(softplus(self.rho))
 
     def variance(self) -> Array:
         """Squared lengths of the rows of L."""
@@ -187,8 +188,8 @@ class LowRankDiagonal(Spread):
     def noise(self, key: Key) -> tuple[Array, Array]:
         """One number each, and one a column."""
         key_each, key_columns = jax.random.split(key)
-        columns = jax.random.normal(key_columns, self.factors.shape[1:], self.rho.dtype)
-        return jax.random.normal(key_each, self.rho.shape, self.rho.dtype), columns
+        columns = normal(key_columns, self.factors.shape[1:], self.rho.dtype)
+        return normal(key_each, self.rho.shape, self.rho.dtype), columns
 
     def root(self, noise: tuple[Array, Array]) -> Array:
         r""":math:`\sigma (\varepsilon_1 + U \varepsilon_2)`."""
@@ -207,7 +208,7 @@ class LowRankDiagonal(Spread):
         white = deviation / self.own()
         projected = jax.scipy.linalg.solve_triangular(self._inner(), self.factors.T @ white, lower=True)
         square = jnp.sum(jnp.square(white)) - jnp.sum(jnp.square(projected))
-        return -0.5 * (square + self.num * _LOG_2PI + self.log_det())
+        return -0.5 * (square + self.num * LOG_2PI + self.log_det())
 
     def log_det(self) -> Scalar:
         """By the matrix determinant lemma."""
@@ -264,7 +265,7 @@ class MatrixVariate(Spread):
 
     def noise(self, key: Key) -> Array:
         """E."""
-        return jax.random.normal(key, (len(self.rho), len(self.rho_columns)), self.rho.dtype)
+        return normal(key, (len(self.rho), len(self.rho_columns)), self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
         r""":math:`A E B^\top`, in the axes of the weights."""
@@ -277,7 +278,7 @@ class MatrixVariate(Spread):
         matrix = jnp.transpose(deviation, self.axes).reshape(len(rows), len(columns))
         half = jax.scipy.linalg.solve_triangular(rows, matrix, lower=True)
         white = jax.scipy.linalg.solve_triangular(columns, half.T, lower=True)
-        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * _LOG_2PI + self.log_det())
+        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * LOG_2PI + self.log_det())
 
     def log_det(self) -> Scalar:
         """Each root's, as often as the other has rows."""

@@ -9,6 +9,7 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.random import normal
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.point.descent import Info
@@ -114,7 +115,7 @@ class IVON(AroundPoint):
         """The loss at a draw, its slope, and the curvature that the draw tells of."""
         leaves, structure = jax.tree.flatten(state.mean)
         keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
-        noise = jax.tree.map(lambda k, m: jax.random.normal(k, m.shape, m.dtype), keys, state.mean)
+        noise = jax.tree.map(lambda k, m: normal(k, m.shape, m.dtype), keys, state.mean)
         sds = jax.tree.map(lambda h: jax.lax.rsqrt(target.num * h), state.hessian)
         drawn = jax.tree.map(lambda m, s, e: m + s * e, state.mean, sds, noise)
         loss, slope = jax.value_and_grad(lambda w: -target.log_density(w, batch) / target.num)(drawn)
