@@ -151,7 +151,9 @@ def test_noise_of_rows_gives_outputs_the_distribution_that_drawn_weights_give(ki
         beside = jax.tree.map(jnp.square, sds) if kind is perturbed.Local else deviation
         mixed = [w if own else d for own, w, d in zip(chosen, leaves, jax.tree.leaves(weights), strict=True)]
         besides = [b if own else None for own, b in zip(chosen, jax.tree.leaves(beside), strict=True)]
-        return kind(found, key_row).outputs(jax.tree.unflatten(structure, mixed), besides, jnp.asarray(IMAGES[0]))
+        return kind(found.program, key_row).outputs(
+            jax.tree.unflatten(structure, mixed), besides, jnp.asarray(IMAGES[:1])
+        )
 
     num = 8000
     one, two = (jax.jit(jax.vmap(f))(jax.random.split(jax.random.key(3), num)) for f in (plain, noisy))

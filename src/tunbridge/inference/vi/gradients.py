@@ -14,12 +14,11 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, Params, Scalar
+from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.model.model import Model, Target
 from tunbridge.model.networks import perturbed, sites
-from tunbridge.model.networks.perturbed import Perturbed
 
 
 class Gradient(eqx.Module):
@@ -111,8 +110,8 @@ class _Rows(Gradient):
         """Parameters at the middle, and a tree of what lies beside the weights."""
 
     @abc.abstractmethod
-    def runner(self, found: sites.Sites, key: Key) -> Perturbed:
-        """Of one row."""
+    def outputs(self, key: Key, model: Model, weights: PyTree, beside: list[Array | None], x: Array) -> Array:
+        """The network's, with noise of each row's own."""
 
     @property
     @abc.abstractmethod
@@ -149,12 +148,7 @@ class _Rows(Gradient):
         chosen = [c if own else d for c, d, own in zip(centre[0], drawn[0], self.leaves, strict=True)]
         weights = jax.tree.unflatten(drawn[1], chosen)
         spread = [b if own else None for b, own in zip(jax.tree.leaves(beside), self.leaves, strict=True)]
-        found = sites.find(model.network.apply, weights, model.inputs)
-
-        def one(key_row: Key, row: Array) -> Array:
-            return self.runner(found, key_row).outputs(weights, spread, row)
-
-        outputs = jax.vmap(one)(jax.random.split(key, batch.num), batch.x)
+        outputs = self.outputs(key, model, weights, spread, batch.x)
         terms = model.likelihood.distribution(outputs, params.noise).log_prob(batch.y)
         return target.rescale(terms, batch)
 
@@ -180,9 +174,10 @@ class LocalReparameterised(_Rows):
         scaled = target.model.weights(params._replace(weights=sds.weights))
         return params._replace(weights=middle.weights), jax.tree.map(jnp.square, scaled)
 
-    def runner(self, found: sites.Sites, key: Key) -> Perturbed:
-        """Draws of products."""
-        return perturbed.Local(found, key)
+    def outputs(self, key: Key, model: Model, weights: PyTree, beside: list[Array | None], x: Array) -> Array:
+        """Draws of products, of all rows at once."""
+        program = jax.make_jaxpr(model.network.apply)(weights, x)
+        return perturbed.Local(program, key).outputs(weights, beside, x)
 
 
 class Flipout(_Rows):
@@ -204,9 +199,14 @@ class Flipout(_Rows):
         deviation = jax.tree.map(jnp.subtract, params.weights, middle)
         return params._replace(weights=middle), target.model.weights(params._replace(weights=deviation))
 
-    def runner(self, found: sites.Sites, key: Key) -> Perturbed:
-        """Flipped signs."""
-        return perturbed.Flipped(found, key)
+    def outputs(self, key: Key, model: Model, weights: PyTree, beside: list[Array | None], x: Array) -> Array:
+        """Signs flipped row by row."""
+        program = sites.find(model.network.apply, weights, model.inputs).program
+
+        def one(key_row: Key, row: Array) -> Array:
+            return perturbed.Flipped(program, key_row).outputs(weights, beside, row[None])
+
+        return jax.vmap(one)(jax.random.split(key, len(x)), x)
 
 
 def _elementwise(model: Model, like: Params) -> bool:

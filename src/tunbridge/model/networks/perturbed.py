@@ -1,4 +1,4 @@
-r"""A network at one row whose weights are not one value: noise enters where weights meet data.
+r"""A network whose weights are not one value: noise enters where weights meet data.
 
 With independent normal weights :math:`w \sim N(\mu, \sigma^2)` what a matrix product gives is normal itself,
 :math:`N(a \mu, a^2 \sigma^2)`, and can be drawn afresh for every row (`Local`); or each row flips the signs of one
@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from tunbridge.core.random import normal
 from tunbridge.core.tree import size, unravel
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks.sites import CALLS, REORDERINGS, Sites, bind, constant_and_carried
@@ -41,28 +42,27 @@ def eligible(sites: Sites, like: PyTree, *, once: bool) -> tuple[bool, ...]:
 
 
 class Perturbed(abc.ABC):
-    """Runs a network's program of one row.
+    """Runs a network's program.
 
     Parameters
     ----------
-    sites
-        Of the network.
+    program
+        Of weights and inputs.
     key
-        Of this row.
+        Of the noise.
     """
 
-    def __init__(self, sites: Sites, key: Key):
-        self.sites, self.key = sites, key
+    def __init__(self, program: ClosedJaxpr, key: Key):
+        self.program, self.key = program, key
 
     @abc.abstractmethod
     def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
         """What an equation gives whose operand `side` is weights with something beside them."""
 
     def outputs(self, weights: PyTree, beside: PyTree, x: Array) -> Array:
-        """The network's outputs at one row; leaves of `beside` are None where weights are what they are."""
+        """The network's outputs; leaves of `beside` are None where weights are what they are."""
         pairs = list(zip(jax.tree.leaves(weights), beside, strict=True))
-        program = self.sites.program
-        ((outputs, _),) = self._run(program.jaxpr, program.consts, [*pairs, (x[None], None)], self.key)
+        ((outputs, _),) = self._run(self.program.jaxpr, self.program.consts, [*pairs, (x, None)], self.key)
         return outputs
 
     def _run(self, jaxpr: Jaxpr, consts: Any, pairs: list[Pair], key: Key) -> list[Pair]:
@@ -109,7 +109,10 @@ class Perturbed(abc.ABC):
 
 
 class Local(Perturbed):
-    """Draws what a product gives, from its mean and variance :cite:p:`kingma2015variational`; beside: variances."""
+    """Draws what a product gives, from its mean and variance :cite:p:`kingma2015variational`; beside: variances.
+
+    The program may be of many rows at once.
+    """
 
     def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
         r""":math:`a \mu + \sqrt{a^2 \sigma^2} \, \varepsilon`."""
@@ -117,11 +120,14 @@ class Local(Perturbed):
         other = _other(eqn, operands[1 - side], jnp.square)
         (variance,) = bind(eqn, [beside, other] if side == 0 else [other, beside])
         tiny = jnp.finfo(variance.dtype).tiny  # the slope of the root at 0 is infinite
-        return mean + jnp.sqrt(jnp.maximum(variance, tiny)) * jax.random.normal(key, mean.shape, mean.dtype)
+        return mean + jnp.sqrt(jnp.maximum(variance, tiny)) * normal(key, mean.shape, mean.dtype)
 
 
 class Flipped(Perturbed):
-    """Flips signs of one common deviation, row by row :cite:p:`wen2018flipout`; beside: the deviation."""
+    """Flips signs of one common deviation :cite:p:`wen2018flipout`; beside: the deviation.
+
+    The program is of one row.
+    """
 
     def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
         r""":math:`a \mu + ((a \circ s) \Delta) \circ r` with signs s of the inputs, r of the outputs."""
