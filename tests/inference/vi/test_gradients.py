@@ -108,7 +108,7 @@ def test_sticking_to_the_landing_has_no_variance_at_the_posterior(x64):
     assert np.abs(slopes).max() < 1e-10
 
 
-IMAGES = np.random.default_rng(0).normal(size=(3, 4, 4, 1))
+IMAGES = np.random.default_rng(0).normal(size=(3, 4, 4, 1)).astype(np.float32)
 
 
 def _convolution(weights, x):
