@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 import tunbridge as tb
+from tunbridge.applications import compression
 
 FRACTIONS = (0.0, 0.5, 0.75, 0.95, 0.98)
 
@@ -20,23 +21,12 @@ def scores(model: tb.Model, params: Any, part: tuple[np.ndarray, np.ndarray]) ->
     return {"error": 100 * float(np.mean(probs.argmax(1) != y)), "nll": float(nll)}
 
 
-def kept(ratios: list[np.ndarray], fraction: float) -> list[np.ndarray]:
-    """1 where a weight stays, 0 at the smallest `fraction` of all; `tb.applications.compression` will do it."""
-    flat = np.concatenate([ratio.ravel() for ratio in ratios])
-    mask, num = np.ones(flat.size, np.float32), round(fraction * flat.size)
-    if num:
-        mask[np.argpartition(flat, num - 1)[:num]] = 0.0
-    parts = np.split(mask, np.cumsum([ratio.size for ratio in ratios])[:-1])
-    return [part.reshape(ratio.shape) for part, ratio in zip(parts, ratios, strict=True)]
-
-
 def pruning(posterior: tb.VariationalGaussian, ways: dict[str, Any], test: tuple[np.ndarray, np.ndarray]) -> list[dict]:
     """Errors by the fraction removed, the order of removal and the way of predicting."""
-    mean, sds = absolute(posterior)
     rows = []
-    for by, ratios in (("snr", [m / s for m, s in zip(mean, sds, strict=True)]), ("magnitude", mean)):
+    for by, prune in (("snr", compression.prune_by_snr), ("magnitude", compression.prune_by_magnitude)):
         for fraction in FRACTIONS:
-            masks = kept(ratios, fraction)
+            masks = [np.asarray(leaf) for leaf in jax.tree.leaves(prune(posterior, fraction).kept)]
             row = {"by": by, "removed": fraction, "kept": int(sum(mask.sum() for mask in masks))}
             for how, params in ways.items():
                 leaves, treedef = jax.tree.flatten(params.weights)

@@ -6,6 +6,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from tunbridge.core import tables
@@ -105,6 +106,18 @@ class Model(eqx.Module):
     def weights(self, params: Params) -> PyTree:
         """The network's weights."""
         return self.prior.weights(params.weights, params.scales, self.network.layout(params.weights))
+
+    def elementwise(self, like: Params) -> bool:
+        """Whether each weight is its own raw coordinate times a factor, for parameters of these shapes."""
+        rng = np.random.default_rng(0)
+        params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), like)
+        mask = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape) > 0, like.weights)
+        masked = params._replace(weights=jax.tree.map(lambda leaf, on: jnp.where(on, leaf, 0.0), params.weights, mask))
+        found, whole = self.weights(masked), self.weights(params)
+        close = jax.tree.map(
+            lambda a, b, on: bool(jnp.allclose(a, jnp.where(on, b, 0.0), rtol=1e-4, atol=1e-6)), found, whole, mask
+        )
+        return all(jax.tree.leaves(close))
 
     def outputs(self, params: Params, x: Array) -> Array:
         """The network's outputs (points, outputs)."""

@@ -132,7 +132,7 @@ class _Rows(Gradient):
         weights = jax.eval_shape(model.weights, like)
         found = sites.find(model.network.apply, weights, model.inputs)
         leaves = perturbed.eligible(found, weights, once=self.once)
-        if not _elementwise(model, like):
+        if not model.elementwise(like):
             leaves = (False,) * len(leaves)
         return dataclasses.replace(self, leaves=leaves)
 
@@ -207,21 +207,3 @@ class Flipout(_Rows):
             return perturbed.Flipped(program, key_row).outputs(weights, beside, row[None])
 
         return jax.vmap(one)(jax.random.split(key, len(x)), x)
-
-
-def _elementwise(model: Model, like: Params) -> bool:
-    """Whether each weight is its own raw coordinate, times a factor."""
-
-    def random(key: Key) -> Params:
-        leaves, structure = jax.tree.flatten(like)
-        keys = jax.random.split(key, len(leaves))
-        drawn = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-        return jax.tree.unflatten(structure, drawn)
-
-    params = random(jax.random.key(0))
-    mask = jax.tree.map(lambda leaf: leaf > 0, random(jax.random.key(1)).weights)
-    masked = jax.tree.map(lambda leaf, on: jnp.where(on, leaf, 0.0), params.weights, mask)
-    wanted = jax.tree.map(lambda leaf, on: jnp.where(on, leaf, 0.0), model.weights(params), mask)
-    found = model.weights(params._replace(weights=masked))
-    close = jax.tree.map(lambda a, b: jnp.allclose(a, b, rtol=1e-4, atol=1e-6), found, wanted)
-    return all(map(bool, jax.tree.leaves(close)))
