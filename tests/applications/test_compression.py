@@ -10,7 +10,8 @@ import tunbridge as tb
 from toys import equal, labelled, model, table
 from tunbridge.applications import compression
 from tunbridge.core import linalg
-from tunbridge.inference.vi.gaussian import Dense, Diagonal, Gaussian
+from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.spreads import Dense, Diagonal
 
 
 def normal(made=None, data=None):

@@ -7,7 +7,8 @@ import pytest
 from scipy import integrate, stats
 
 import tunbridge as tb
-from tunbridge.inference.vi.gaussian import Diagonal, Gaussian
+from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.spreads import Diagonal
 
 KL = tb.divergences.KL
 ONE = tb.networks.from_functions(

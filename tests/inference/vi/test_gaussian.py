@@ -8,7 +8,7 @@ from scipy import stats
 
 import tunbridge as tb
 from tunbridge.core.positive import inverse_softplus, softplus
-from tunbridge.inference.vi import gaussian
+from tunbridge.inference.vi import spreads
 from tunbridge.inference.vi.gaussian import Gaussian
 
 
@@ -34,10 +34,10 @@ def _spreads():
         return jnp.asarray(rng.normal(size=shape))
 
     return {
-        "diagonal": gaussian.Diagonal(real(2, 3)),
-        "dense": gaussian.Dense(real(6), real(6, 6)),
-        "low rank": gaussian.LowRankDiagonal(real(6), real(6, 2)),
-        "matrix": gaussian.MatrixVariate(real(2), real(2, 2), real(3), real(3, 3), (3, 2), (1, 0)),
+        "diagonal": spreads.Diagonal(real(2, 3)),
+        "dense": spreads.Dense(real(6), real(6, 6)),
+        "low rank": spreads.LowRankDiagonal(real(6), real(6, 2)),
+        "matrix": spreads.MatrixVariate(real(2), real(2, 2), real(3), real(3, 3), (3, 2), (1, 0)),
     }
 
 

@@ -10,7 +10,8 @@ import optax
 import pytest
 
 import tunbridge as tb
-from tunbridge.inference.vi.gaussian import Diagonal, Gaussian
+from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.spreads import Diagonal
 
 NETWORK = tb.networks.MLP((3,), outputs=1)
 

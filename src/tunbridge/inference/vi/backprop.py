@@ -12,7 +12,8 @@ from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import Start
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.families import Family
-from tunbridge.inference.vi.gaussian import LOG_2PI, Diagonal, Gaussian, Spread
+from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.spreads import LOG_2PI, Diagonal, Spread
 from tunbridge.inference.vi.variational import Variational
 from tunbridge.model.model import Target
 

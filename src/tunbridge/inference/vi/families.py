@@ -11,8 +11,9 @@ from tunbridge.core import memory
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree
-from tunbridge.inference.vi import gaussian
-from tunbridge.inference.vi.gaussian import Gaussian, Spread
+from tunbridge.inference.vi import spreads
+from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.spreads import Spread
 from tunbridge.model.networks import layout as axes
 
 _COPIES = 6
@@ -59,7 +60,7 @@ class Diagonal(Family):
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
         """One spread an array."""
-        return _each(mean, [gaussian.Diagonal.of(leaf) for leaf in jax.tree.leaves(sds)])
+        return _each(mean, [spreads.Diagonal.of(leaf) for leaf in jax.tree.leaves(sds)])
 
 
 class Layers(Family):
@@ -108,7 +109,7 @@ class LowRank(Family):
         """One spread of everything."""
         leaves = jax.tree.leaves(sds)
         vector = _vector(leaves)
-        spread = gaussian.LowRankDiagonal.of(vector, min(self.rank, len(vector)), key)
+        spread = spreads.LowRankDiagonal.of(vector, min(self.rank, len(vector)), key)
         return Gaussian(mean, (spread,), (tuple(range(len(leaves))),))
 
 
@@ -129,18 +130,18 @@ class Matrix(Family):
 def _matrix(sds: Array, known: axes.Leaf) -> Spread:
     inputs = known.inputs + known.shared
     if known.role != "weight" or not inputs or not known.outputs or len(inputs + known.outputs) != sds.ndim:
-        return gaussian.Diagonal.of(sds)
-    return gaussian.MatrixVariate.of(sds, inputs, known.outputs)
+        return spreads.Diagonal.of(sds)
+    return spreads.MatrixVariate.of(sds, inputs, known.outputs)
 
 
-def _each(mean: Params, spreads: list[Spread]) -> Gaussian:
-    return Gaussian(mean, tuple(spreads), tuple((number,) for number in range(len(spreads))))
+def _each(mean: Params, parts: list[Spread]) -> Gaussian:
+    return Gaussian(mean, tuple(parts), tuple((number,) for number in range(len(parts))))
 
 
 def _joined(mean: Params, sds: Params, groups: list[tuple[int, ...]]) -> Gaussian:
     leaves = jax.tree.leaves(sds)
-    spreads = tuple(gaussian.Dense.of(_vector([leaves[i] for i in group])) for group in groups)
-    return Gaussian(mean, spreads, tuple(groups))
+    parts = tuple(spreads.Dense.of(_vector([leaves[i] for i in group])) for group in groups)
+    return Gaussian(mean, parts, tuple(groups))
 
 
 def _vector(leaves: list[Array]) -> Array:

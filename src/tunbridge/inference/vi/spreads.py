@@ -1,0 +1,305 @@
+r"""Normal deviations of various structures, :math:`R \varepsilon` with a root R of the covariance."""
+
+import abc
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.positive import inverse_softplus, softplus, sum_log
+from tunbridge.core.random import normal
+from tunbridge.core.types import Key, PyTree, Scalar
+
+LOG_2PI = math.log(2.0 * math.pi)
+
+
+class Spread(eqx.Module):
+    """A normal distribution around zero, of one array or of several in one vector."""
+
+    rho: eqx.AbstractVar[Array]
+    """Scales before the softplus."""
+
+    @abc.abstractmethod
+    def noise(self, key: Key) -> PyTree:
+        """Standard normal numbers for one draw."""
+
+    @abc.abstractmethod
+    def root(self, noise: PyTree) -> Array:
+        """The deviation that they make."""
+
+    def common(self, noise: PyTree) -> Array:
+        """The part of the deviation that is not independent between numbers."""
+        return self.root(noise)
+
+    def own(self) -> Array:
+        """The standard deviation of the part that is."""
+        return jnp.zeros(())
+
+    @abc.abstractmethod
+    def log_prob(self, deviation: Array) -> Scalar:
+        """The log density of a deviation."""
+
+    @abc.abstractmethod
+    def log_det(self) -> Scalar:
+        """Log det of the covariance."""
+
+    @abc.abstractmethod
+    def variance(self) -> Array:
+        """Of each number."""
+
+    @property
+    def flat(self) -> bool:
+        """Whether it is of a vector, not of an array in its own shape."""
+        return False
+
+    @property
+    def num(self) -> int:
+        """How many numbers it is of."""
+        return math.prod(self.rho.shape)
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers describe it."""
+        return self.num
+
+    def entropy(self) -> Scalar:
+        """Minus the expected log density."""
+        return 0.5 * (self.num * (1.0 + LOG_2PI) + self.log_det())
+
+
+class Diagonal(Spread):
+    r"""Independent numbers with :math:`\sigma = \log(1 + e^\rho)`."""
+
+    rho: Array
+
+    @staticmethod
+    def of(sds: Array) -> "Diagonal":
+        """That with these standard deviations."""
+        return Diagonal(inverse_softplus(sds))
+
+    def noise(self, key: Key) -> Array:
+        """One number each."""
+        return normal(key, self.rho.shape, self.rho.dtype)
+
+    def root(self, noise: Array) -> Array:
+        r""":math:`\sigma \varepsilon`."""
+        return softplus(self.rho) * noise
+
+    def common(self, noise: Array) -> Array:
+        """0."""
+        return jnp.zeros_like(self.rho)
+
+    def own(self) -> Array:
+        r""":math:`\sigma`."""
+        return softplus(self.rho)
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """Sum of normal log densities."""
+        sigma = softplus(self.rho)
+        return -0.5 * (jnp.sum(jnp.square(deviation / sigma)) + self.num * LOG_2PI) - sum_log(sigma)
+
+    def log_det(self) -> Scalar:
+        r""":math:`2 \sum \log \sigma`."""
+        return 2.0 * sum_log(softplus(self.rho))
+
+    def variance(self) -> Array:
+        r""":math:`\sigma^2`."""
+        return jnp.square(softplus(self.rho))
+
+
+class Dense(Spread):
+    r"""Any covariance :math:`L L^\top`, softplus on the diagonal of L."""
+
+    rho: Array
+    lower: Array
+    """Of which the part below the diagonal counts: L there, its rows in units of the diagonal."""
+
+    @staticmethod
+    def of(sds: Array) -> "Dense":
+        """Independent numbers to start from."""
+        return Dense(inverse_softplus(sds), jnp.zeros((len(sds), len(sds)), sds.dtype))
+
+    @property
+    def flat(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def num_parameters(self) -> int:
+        """Those of L."""
+        return triangle(self.num)
+
+    def cholesky(self) -> Array:
+        """L."""
+        return triangular(self.rho, self.lower)
+
+    def noise(self, key: Key) -> Array:
+        """One number each."""
+        return normal(key, self.rho.shape, self.rho.dtype)
+
+    def root(self, noise: Array) -> Array:
+        r""":math:`L \varepsilon`."""
+        return self.cholesky() @ noise
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """By a triangular solve."""
+        white = jax.scipy.linalg.solve_triangular(self.cholesky(), deviation, lower=True)
+        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * LOG_2PI + self.log_det())
+
+    def log_det(self) -> Scalar:
+        """From the diagonal of L."""
+        return 2.0 * sum_log(softplus(self.rho))
+
+    def variance(self) -> Array:
+        """Squared lengths of the rows of L."""
+        return jnp.sum(jnp.square(self.cholesky()), axis=1)
+
+
+class LowRankDiagonal(Spread):
+    r"""Covariance :math:`S (I + U U^\top) S` with :math:`S = \text{diag}(\sigma)` and a few columns U."""
+
+    rho: Array
+    factors: Array
+    """U, (numbers, rank)."""
+
+    @staticmethod
+    def of(sds: Array, rank: int, key: Key) -> "LowRankDiagonal":
+        """Nearly independent numbers to start from: at U = 0 its slope would be 0."""
+        return LowRankDiagonal(inverse_softplus(sds), 0.01 * jax.random.normal(key, (len(sds), rank), sds.dtype))
+
+    @property
+    def flat(self) -> bool:
+        """Yes."""
+        return True
+
+    @property
+    def num_parameters(self) -> int:
+        """Standard deviations and U."""
+        return self.num + math.prod(self.factors.shape)
+
+    def noise(self, key: Key) -> tuple[Array, Array]:
+        """One number each, and one a column."""
+        key_each, key_columns = jax.random.split(key)
+        columns = normal(key_columns, self.factors.shape[1:], self.rho.dtype)
+        return normal(key_each, self.rho.shape, self.rho.dtype), columns
+
+    def root(self, noise: tuple[Array, Array]) -> Array:
+        r""":math:`\sigma (\varepsilon_1 + U \varepsilon_2)`."""
+        return self.own() * noise[0] + self.common(noise)
+
+    def common(self, noise: tuple[Array, Array]) -> Array:
+        r""":math:`\sigma \, U \varepsilon_2`."""
+        return self.own() * (self.factors @ noise[1])
+
+    def own(self) -> Array:
+        r""":math:`\sigma`."""
+        return softplus(self.rho)
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """By Woodbury's identity."""
+        white = deviation / self.own()
+        projected = jax.scipy.linalg.solve_triangular(self._inner(), self.factors.T @ white, lower=True)
+        square = jnp.sum(jnp.square(white)) - jnp.sum(jnp.square(projected))
+        return -0.5 * (square + self.num * LOG_2PI + self.log_det())
+
+    def log_det(self) -> Scalar:
+        """By the matrix determinant lemma."""
+        return 2.0 * (jnp.sum(jnp.log(self.own())) + jnp.sum(jnp.log(jnp.diag(self._inner()))))
+
+    def variance(self) -> Array:
+        """Of both parts."""
+        return jnp.square(self.own()) * (1.0 + jnp.sum(jnp.square(self.factors), axis=1))
+
+    def _inner(self) -> Array:
+        r"""The Cholesky factor of :math:`I + U^\top U`."""
+        u = self.factors
+        return jnp.linalg.cholesky(jnp.eye(u.shape[1], dtype=u.dtype) + u.T @ u)
+
+
+class MatrixVariate(Spread):
+    r"""A matrix :math:`A E B^\top`: covariance :math:`B B^\top \otimes A A^\top` of its columns in one vector."""
+
+    rho: Array
+    """Of the diagonal of A."""
+    lower: Array
+    """A below its diagonal, its rows in units of it."""
+    rho_columns: Array
+    """Of the diagonal of B."""
+    lower_columns: Array
+    """B below its diagonal, its rows in units of it."""
+    shape: tuple[int, ...] = eqx.field(static=True)
+    """Of the array of weights."""
+    axes: tuple[int, ...] = eqx.field(static=True)
+    """Its axes, inputs before outputs."""
+
+    @staticmethod
+    def of(sds: Array, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> "MatrixVariate":
+        """Independent numbers to start from, with the geometric means of rows and columns."""
+        axes = (*inputs, *outputs)
+        width = math.prod(sds.shape[axis] for axis in outputs)
+        logs = jnp.log(jnp.transpose(sds, axes).reshape(-1, width))
+        whole = 0.5 * jnp.mean(logs)
+        rows, columns = jnp.exp(jnp.mean(logs, 1) - whole), jnp.exp(jnp.mean(logs, 0) - whole)
+        blank = [jnp.zeros((len(sd), len(sd)), sds.dtype) for sd in (rows, columns)]
+        return MatrixVariate(
+            inverse_softplus(rows), blank[0], inverse_softplus(columns), blank[1], tuple(sds.shape), axes
+        )
+
+    @property
+    def num(self) -> int:
+        """How many numbers it is of."""
+        return len(self.rho) * len(self.rho_columns)
+
+    @property
+    def num_parameters(self) -> int:
+        """Those of A and B."""
+        return triangle(len(self.rho)) + triangle(len(self.rho_columns))
+
+    def noise(self, key: Key) -> Array:
+        """E."""
+        return normal(key, (len(self.rho), len(self.rho_columns)), self.rho.dtype)
+
+    def root(self, noise: Array) -> Array:
+        r""":math:`A E B^\top`, in the axes of the weights."""
+        rows, columns = self._roots()
+        return self._back(rows @ noise @ columns.T)
+
+    def log_prob(self, deviation: Array) -> Scalar:
+        """By two triangular solves."""
+        rows, columns = self._roots()
+        matrix = jnp.transpose(deviation, self.axes).reshape(len(rows), len(columns))
+        half = jax.scipy.linalg.solve_triangular(rows, matrix, lower=True)
+        white = jax.scipy.linalg.solve_triangular(columns, half.T, lower=True)
+        return -0.5 * (jnp.sum(jnp.square(white)) + self.num * LOG_2PI + self.log_det())
+
+    def log_det(self) -> Scalar:
+        """Each root's, as often as the other has rows."""
+        rows, columns = (jnp.sum(jnp.log(softplus(rho))) for rho in (self.rho, self.rho_columns))
+        return 2.0 * (len(self.rho_columns) * rows + len(self.rho) * columns)
+
+    def variance(self) -> Array:
+        """Products of row and column variances, in the axes of the weights."""
+        rows, columns = (jnp.sum(jnp.square(root), axis=1) for root in self._roots())
+        return self._back(rows[:, None] * columns[None])
+
+    def _roots(self) -> tuple[Array, Array]:
+        return triangular(self.rho, self.lower), triangular(self.rho_columns, self.lower_columns)
+
+    def _back(self, matrix: Array) -> Array:
+        tensor = matrix.reshape([self.shape[axis] for axis in self.axes])
+        return jnp.transpose(tensor, [self.axes.index(axis) for axis in range(len(self.axes))])
+
+
+def triangle(num: int) -> int:
+    """How many numbers a triangular matrix has."""
+    return num * (num + 1) // 2
+
+
+def triangular(rho: Array, lower: Array) -> Array:
+    """A lower triangular matrix with softplus on its diagonal, and rows in units of it.
+
+    So one step size serves whatever the units of a weight are.
+    """
+    return softplus(rho)[:, None] * (jnp.tril(lower, -1) + jnp.eye(len(rho), dtype=rho.dtype))
