@@ -110,8 +110,11 @@ class Iterative(Method):
         """What a member tells the others at a meeting."""
         return ()
 
-    def meet(self, state: Any, reports: PyTree) -> Any:
-        """A member's state after a meeting, at which it heard all reports, its own among them (a leading axis)."""
+    def meet(self, key: Key, target: Target, state: Any, batch: Data, reports: PyTree) -> Any:
+        """A member's state after a meeting, at which it heard all reports, its own among them (a leading axis).
+
+        The batch is that of the coming step, to measure by.
+        """
         return state
 
     @abc.abstractmethod
@@ -153,6 +156,8 @@ class Iterative(Method):
         chains, temperature = 1, 1.0
         if isinstance(duration, Run):
             chains, temperature = duration.chains, duration.temperature
+        if isinstance(options.init, Posterior):  # a chain that goes on under the same key uses no noise twice
+            key = jax.random.fold_in(key, jax.random.key_data(options.init.key)[-1])
         key_run, key_posterior = jax.random.split(key)
         keys = jax.random.split(key_run, size * chains)
         target = Target(model, float(data.num), temperature)

@@ -123,18 +123,21 @@ def _chunk(
     return carry, buffer
 
 
-def _meet(method: Any, carry: Carry, reports: PyTree) -> Carry:
-    """One member after a meeting at which `reports`, with a leading axis, were heard."""
-    return carry._replace(state=method.meet(carry.state, reports), report=method.report(carry.state))
+def _meet(method: Any, target: Any, source: Any, reports: PyTree, step: Array, key: Key, carry: Carry) -> Carry:
+    """One member, with `step` steps behind it, after a meeting at which `reports`, with a leading axis, were heard."""
+    key_meet, _, key_batches, _ = member_keys(key)
+    _, batch = source.next(key_batches, source.start(key_batches, step), step)
+    state = method.meet(jax.random.fold_in(key_meet, step), target, carry.state, batch, reports)
+    return carry._replace(state=state, report=method.report(carry.state))
 
 
 begin, chunk, meet = jax.jit(_begin), jax.jit(partial(_chunk, 1)), jax.jit(_meet)
 
 
 @jax.jit
-def meet_all(method: Any, carry: Carry, reports: PyTree) -> Carry:
+def meet_all(method: Any, target: Any, source: Any, reports: PyTree, step: Array, keys: Key, carry: Carry) -> Carry:
     """`meet` for many members at once, which all hear the same reports."""
-    return jax.vmap(partial(_meet, method), in_axes=(0, None))(carry, reports)
+    return jax.vmap(partial(_meet, method, target, source, reports, step))(keys, carry)
 
 
 @jax.jit

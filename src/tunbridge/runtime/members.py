@@ -113,8 +113,12 @@ class Lane:
 
     def _beginning(self) -> tuple[Callable, tuple]:
         run = program.begin if len(self.members) == 1 else program.begin_all
-        source = self._source if self._cursor is None else FullBatch(self._cursor.first)
-        return run, (self.method, self.target, source, self.keys, self._params, np.int32(self.plan.warmup))
+        warmup = np.int32(self.plan.warmup)
+        return run, (self.method, self.target, self._first_source(), self.keys, self._params, warmup)
+
+    def _first_source(self) -> Any:
+        """Where batches come from; of a stream, its first."""
+        return self._source if self._cursor is None else FullBatch(self._cursor.first)
 
     def begin(self, checkpoint: Checkpoint | None) -> None:
         """Start, or take up where the checkpoint left off."""
@@ -175,14 +179,15 @@ class Lane:
 
     def meet(self, heard: list[PyTree], chains: int) -> None:
         """Go on from a meeting at which each group of `chains` members heard its own reports (a leading axis)."""
-        groups = np.asarray(self.members) // chains
+        groups, step, source = np.asarray(self.members) // chains, np.int32(self.step), self._first_source()
         if len(self.members) == 1:
-            self.carry = program.meet(self.method, self.carry, heard[groups[0]])
+            self.carry = program.meet(self.method, self.target, source, heard[groups[0]], step, self.keys, self.carry)
         else:
-            parts = [
-                program.meet_all(self.method, _member(self.carry, np.flatnonzero(groups == group)), heard[group])
-                for group in np.unique(groups)
-            ]
+            parts = []
+            for group in np.unique(groups):
+                own = np.flatnonzero(groups == group)
+                keys, carry = self.keys[own], _member(self.carry, own)
+                parts.append(program.meet_all(self.method, self.target, source, heard[group], step, keys, carry))
             self.carry = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
         self.met += 1
 

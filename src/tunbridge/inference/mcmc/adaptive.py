@@ -14,8 +14,9 @@ from tunbridge.core.tree import ravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.mcmc import scales, tuning
 from tunbridge.inference.mcmc.mass import Diagonal, Mass
-from tunbridge.inference.mcmc.sampler import Info, Sampler, log_density
+from tunbridge.inference.mcmc.sampler import AllRows
 from tunbridge.inference.mcmc.tuning import Report, Tuning
+from tunbridge.inference.sampler import Info, log_density
 from tunbridge.model.model import Target
 from tunbridge.runtime.loop import Trace
 
@@ -35,7 +36,7 @@ class State(NamedTuple):
         return self.chain.position
 
 
-class Adaptive(Sampler):
+class Adaptive(AllRows):
     """A sampler whose step size follows the acceptance it meets in warm-up, and whose mass matrix all chains agree on.
 
     A subclass says how a chain begins (`begin`) and what one transition is (`move`).
@@ -99,7 +100,7 @@ class Adaptive(Sampler):
         """What a chain has gathered."""
         return tuning.report(state.tuning)
 
-    def meet(self, state: State, reports: Any) -> State:
+    def meet(self, key: Key, target: Target, state: State, batch: Data, reports: Any) -> State:
         """With what all agreed on."""
         return state._replace(tuning=tuning.meet(state.tuning, self.mass, reports))
 

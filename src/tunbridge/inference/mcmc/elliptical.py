@@ -11,8 +11,9 @@ from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, Params
-from tunbridge.inference.mcmc.sampler import Info, Sampler, shapes
+from tunbridge.inference.mcmc.sampler import AllRows
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.sampler import Info, shapes
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run
 
@@ -24,7 +25,7 @@ class State(NamedTuple):
     log_density: Array
 
 
-class EllipticalSlice(Sampler):
+class EllipticalSlice(AllRows):
     r"""Elliptical slice sampling :cite:p:`murray2010elliptical`, for normal priors.
 
     With :math:`\nu` drawn from the prior of the weights, the chain moves to a point of the ellipse

@@ -13,7 +13,7 @@ from jax import Array
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.mcmc import scales
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
-from tunbridge.inference.mcmc.sampler import Info
+from tunbridge.inference.sampler import Info
 
 
 class Tuned(Adaptive):

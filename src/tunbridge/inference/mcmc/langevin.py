@@ -13,7 +13,7 @@ from jax import Array
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.mcmc.adaptive import Density
 from tunbridge.inference.mcmc.hamiltonian import Tuned
-from tunbridge.inference.mcmc.sampler import Info
+from tunbridge.inference.sampler import Info
 from tunbridge.runtime.loop import Run, Trace
 
 

@@ -14,7 +14,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree, Scalar
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
 from tunbridge.inference.mcmc.mass import LowRank
-from tunbridge.inference.mcmc.sampler import Info
+from tunbridge.inference.sampler import Info
 from tunbridge.runtime.loop import Run, Trace
 
 _BEST = 2.38

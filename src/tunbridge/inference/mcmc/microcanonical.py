@@ -17,7 +17,8 @@ from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.mcmc import scales, tuning
 from tunbridge.inference.mcmc.hamiltonian import Tuned
 from tunbridge.inference.mcmc.mass import Diagonal
-from tunbridge.inference.mcmc.sampler import Info, Sampler, log_density
+from tunbridge.inference.mcmc.sampler import AllRows
+from tunbridge.inference.sampler import Info, log_density
 from tunbridge.model.model import Target
 from tunbridge.runtime.loop import Run, Trace
 
@@ -94,7 +95,7 @@ class Report(NamedTuple):
     means: WelfordAlgorithmState
 
 
-class MCLMC(Sampler):
+class MCLMC(AllRows):
     r"""Microcanonical Langevin Monte Carlo, unadjusted :cite:p:`robnik2023microcanonical`.
 
     The velocity keeps its length and turns towards higher density, with some noise,
@@ -199,7 +200,7 @@ class MCLMC(Sampler):
         """What a chain has gathered."""
         return Report(state.step_size, state.gathered, state.batches.means)
 
-    def meet(self, state: State, reports: Report) -> State:
+    def meet(self, key: Key, target: Target, state: State, batch: Data, reports: Report) -> State:
         """One mass matrix, one step size and one L for all."""
         learns, measures = tuning.learns(state.left), state.left == 2
         step_size = jnp.exp(jnp.median(jnp.log(reports.step_size)))

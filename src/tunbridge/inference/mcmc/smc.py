@@ -17,8 +17,8 @@ from tunbridge.core.tree import ravel, unravel
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.mcmc.adaptive import Density
-from tunbridge.inference.mcmc.sampler import shapes
 from tunbridge.inference.posteriors import Draws, Posterior
+from tunbridge.inference.sampler import shapes
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Trace, Train
 

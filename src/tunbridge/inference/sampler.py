@@ -1,0 +1,123 @@
+"""What samplers share: everything unknown as one vector, chains that start from the prior, draws kept in order."""
+
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import ConvergenceWarning, InputError, Result
+from tunbridge.core.tree import unravel
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+from tunbridge.inference.base import Iterative
+from tunbridge.inference.chains import Chains
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.recorded import Recorded
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.loop import Options, Run, Trace
+
+_INPUTS = 64
+"""How many rows of the data a posterior carries along to judge convergence by."""
+
+
+class Info(NamedTuple):
+    """How a step went; NaN where a sampler does not know."""
+
+    result: Array
+    log_density: Array
+    acceptance: Array
+    """The probability with which the proposal is accepted, averaged over the trajectory."""
+    divergent: Array
+    energy: Array
+    """Potential and kinetic energy of the state reached."""
+    gradients: Array
+    """How many gradients (or, without gradients, densities) it took."""
+
+    @classmethod
+    def of(
+        cls, log_density: Array, acceptance: Array, divergent: Array, energy: Array, gradients: Array | int
+    ) -> "Info":
+        """A step that failed if the density is not finite where it ends."""
+        result = jnp.where(jnp.isfinite(log_density), Result.SUCCESSFUL, Result.NONFINITE_DENSITY)
+        numbers = (jnp.asarray(number, log_density.dtype) for number in (acceptance, energy, gradients))
+        acceptance, energy, gradients = numbers
+        return cls(result.astype(jnp.int32), log_density, acceptance, divergent, energy, gradients)
+
+
+def shapes(model: Model) -> Params:
+    """The shapes of everything unknown."""
+    return jax.eval_shape(lambda x: model.sample_params(jax.random.key(0), x), model.example())
+
+
+def log_density(target: Target, batch: Data) -> Callable[[Array], Scalar]:
+    """The log density as a function of one vector."""
+    like = shapes(target.model)
+    return lambda position: target.log_density(unravel(like, position), batch)
+
+
+class Sampler(Iterative):
+    """A method whose steps leave the posterior as it is. Its state has a `position`: all unknowns in one vector."""
+
+    run: Run = Run()
+
+    @property
+    def duration(self) -> Run:
+        """How long it runs."""
+        return self.run
+
+    def start(self, key: Key, target: Target, batch: Data) -> Params:
+        """A draw from the prior."""
+        return target.model.sample_params(key, batch.x)
+
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        """Refuse inputs to be kept at that the network cannot take; then all chains."""
+        if self.run.keep is not None and isinstance(model, Model) and isinstance(data, Data | Stream):
+            bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
+            weights = jax.eval_shape(bound.network.init, jax.random.key(0), rows.x)
+            bound.check_inputs(weights, self.run.keep)
+        return super().posteriors(model, data, key, size, options)
+
+    def keep(self, target: Target, state: PyTree) -> PyTree:
+        """The position; or the outputs at the inputs of `Run.keep`, and the noise."""
+        if self.run.keep is None:
+            return state.position
+        params = unravel(shapes(target.model), state.position)
+        return target.model.outputs(params, self.run.keep), params.noise
+
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
+        """The draws of all chains, as many of each."""
+        num = min(len(jax.tree.leaves(trace.kept)[0]) for trace in traces)
+        if num == 0:
+            raise InputError(
+                "a run that reaches its first draw",
+                f"one that was stopped after {traces[0].step} steps of warm-up",
+                "Give it more time, or resume it from its checkpoint.",
+            )
+        kept = jax.tree.map(lambda *leaves: jnp.stack([leaf[:num] for leaf in leaves]), *(t.kept for t in traces))
+        stats = {
+            name: np.stack([np.asarray(getattr(trace.info, name))[:num] for trace in traces])
+            for name in traces[0].info._fields
+            if name != "result"
+        }
+        known = {name: jnp.asarray(values) for name, values in stats.items() if not np.isnan(values).all()}
+        notes = self.notes(traces)
+        if num < self.run.draws:
+            notes += (f"Stopped after {num} of {self.run.draws} draws a chain.",)
+        if self.run.keep is not None:
+            outputs, noise = kept
+            inputs = jnp.asarray(self.run.keep)
+            found: Chains | Recorded = Recorded(model, key, inputs, outputs, noise, known, notes=notes)
+        else:
+            rows = np.unique(np.linspace(0, data.num - 1, min(data.num, _INPUTS)).round().astype(int))
+            found = Chains(model, key, unravel(shapes(model), kept), known, data.x[rows], notes=notes)
+        if doubts := found.doubts():
+            warnings.warn(" ".join(doubts), ConvergenceWarning, stacklevel=4)
+        return found
+
+    def notes(self, traces: list[Trace]) -> tuple[str, ...]:
+        """What a reader should know of this run."""
+        return ()

@@ -1,0 +1,1 @@
+"""Stochastic-gradient MCMC: samplers whose step costs one minibatch."""
