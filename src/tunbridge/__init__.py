@@ -57,6 +57,8 @@ if TYPE_CHECKING:
     from tunbridge.inference.pruned import Pruned
     from tunbridge.inference.recorded import Recorded
     from tunbridge.inference.registry import METHODS
+    from tunbridge.inference.sgmcmc import corrections, moves, preconditioners, splittings, subsampling
+    from tunbridge.inference.sgmcmc.methods import SGHMC, SGLD, SGNHT
     from tunbridge.inference.standardised import Standardised
     from tunbridge.inference.store import load
     from tunbridge.inference.vi import divergences, families, gradients, klweights
@@ -77,6 +79,7 @@ _MODULES = {
     "applications": "tunbridge.applications",
     "bench": "tunbridge.bench",
     "conjugate": "tunbridge.inference.linear.conjugate",
+    "corrections": "tunbridge.inference.sgmcmc.corrections",
     "curvatures": "tunbridge.inference.laplace.curvatures",
     "datasets": "tunbridge.datasets",
     "diagnostics": "tunbridge.diagnostics",
@@ -89,11 +92,15 @@ _MODULES = {
     "links": "tunbridge.predict.links",
     "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
+    "moves": "tunbridge.inference.sgmcmc.moves",
     "networks": "tunbridge.model.networks",
     "plots": "tunbridge.plots",
+    "preconditioners": "tunbridge.inference.sgmcmc.preconditioners",
     "priors": "tunbridge.model.priors",
     "schedules": "tunbridge.runtime.schedules",
+    "splittings": "tunbridge.inference.sgmcmc.splittings",
     "structures": "tunbridge.inference.laplace.structures",
+    "subsampling": "tunbridge.inference.sgmcmc.subsampling",
     "subsets": "tunbridge.model.subsets",
     "tuning": "tunbridge.inference.laplace.tuning",
 }
@@ -106,6 +113,9 @@ _NAMES = {
     "NUTS": "tunbridge.inference.mcmc.hamiltonian",
     "AdjustedMCLMC": "tunbridge.inference.mcmc.microcanonical",
     "MAP": "tunbridge.inference.point.map",
+    "SGHMC": "tunbridge.inference.sgmcmc.methods",
+    "SGLD": "tunbridge.inference.sgmcmc.methods",
+    "SGNHT": "tunbridge.inference.sgmcmc.methods",
     "SWAG": "tunbridge.inference.point.swag",
     "ULA": "tunbridge.inference.mcmc.langevin",
     "BayesByBackprop": "tunbridge.inference.vi.backprop",
@@ -171,6 +181,9 @@ __all__ = [
     "MCLMC",
     "METHODS",
     "NUTS",
+    "SGHMC",
+    "SGLD",
+    "SGNHT",
     "SWAG",
     "ULA",
     "VBLL",
@@ -221,6 +234,7 @@ __all__ = [
     "cite",
     "compare",
     "conjugate",
+    "corrections",
     "curvatures",
     "datasets",
     "diagnostics",
@@ -235,12 +249,16 @@ __all__ = [
     "mass",
     "metrics",
     "momentum_from_physics",
+    "moves",
     "networks",
     "physics_from_momentum",
     "plots",
+    "preconditioners",
     "priors",
     "schedules",
+    "splittings",
     "structures",
+    "subsampling",
     "subsets",
     "tau_from_weight_decay",
     "to_bayesian",

@@ -14,7 +14,8 @@ import pytest
 import tunbridge as tb
 from toys import equal, table
 from tunbridge.core.tree import ravel, unravel
-from tunbridge.inference.mcmc import scales, tuning
+from tunbridge.inference import scales
+from tunbridge.inference.mcmc import tuning
 from tunbridge.runtime import members
 
 DATA = table(24)

@@ -37,6 +37,7 @@ class Result(enum.IntEnum):
     NONFINITE_OBJECTIVE = 1
     NONFINITE_STATE = 2
     NONFINITE_DENSITY = 3
+    DIVERGED = 4
 
     @property
     def sentence(self) -> str:
@@ -53,6 +54,10 @@ _SENTENCES = {
     Result.NONFINITE_DENSITY: (
         "The log density of a chain is NaN or infinite where it starts or has come to. Start elsewhere with init=, "
         "standardise x and y, or give the noise and the prior scales values that fit the units of the data."
+    ),
+    Result.DIVERGED: (
+        "The chain diverged: the log density became NaN or infinite. Use a smaller step size, or leave it out to "
+        "have it measured; standardise x and y."
     ),
     Result.NONFINITE_STATE: "The state became NaN or infinite. Try a smaller step size.",
 }

@@ -117,6 +117,10 @@ class Iterative(Method):
         """
         return state
 
+    def facts(self, target: Target, state: Any) -> dict[str, float]:
+        """What a progress bar shows besides the last step's statistics; members that advance together lead."""
+        return {}
+
     @abc.abstractmethod
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
         """The posterior that the members of one fit leave behind; `data` is the rows, or the first of a stream."""

@@ -17,7 +17,9 @@ _MOST = 64
 """How many elements of an array, evenly spaced among all, are judged."""
 _MOST_WORK = 5e9
 """Draws times cubed widths up to which hidden units are matched: some seconds."""
-_RHAT, _ESS, _BFMI = 1.01, 400.0, 0.3
+_RHAT, _ESS, _BFMI, _HOT = 1.01, 400.0, 0.3, 1.2
+TEMPERATURE = "temperature/"
+"""What the names of kinetic temperatures among a sampler's statistics begin with."""
 
 
 def summarise_chains(chains: Any, functions: np.ndarray) -> Summary:
@@ -41,10 +43,11 @@ def summarise_functions(chains: Any, functions: np.ndarray) -> Summary:
 
 
 def _judged(chains: Any, functions: np.ndarray, arrays: list[Unknown], said: str) -> Summary:
-    rows = [_row(one, chains.shape) for one in arrays]
+    warmth = _temperatures(chains.stats)
+    rows = [_row(one, chains.shape) | ({"temperature": warmth.get(one.path)} if warmth else {}) for one in arrays]
     found = doubts(chains, functions)
     verdict = found or ["R-hat, ESS, energies and divergences give no reason for doubt."]
-    return Summary(rows, (_facts(chains), said, *verdict))
+    return Summary(rows, (_facts(chains), *chains.notes, said, *verdict))
 
 
 def doubts(chains: Any, functions: np.ndarray) -> list[str]:
@@ -58,6 +61,7 @@ def doubts(chains: Any, functions: np.ndarray) -> list[str]:
         *_mixing(judged),
         *_divergences(chains.stats),
         *_energies(chains.stats),
+        *_heat(chains.stats),
     ]
 
 
@@ -110,6 +114,24 @@ def _energies(stats: dict[str, Any]) -> list[str]:
     return [
         f"E-BFMI is {bfmi.min():.2f}, below {_BFMI}, in chains {_listed(low)}: tails are explored slowly. Give scales "
         "and noise priors with lighter tails, or run a longer warm-up."
+    ]
+
+
+def _temperatures(stats: dict[str, Any]) -> dict[str, float]:
+    """The mean kinetic temperature of each array of unknowns, where a sampler measures it."""
+    named = {name.removeprefix(TEMPERATURE): values for name, values in stats.items() if name.startswith(TEMPERATURE)}
+    return {path: float(np.mean(values)) for path, values in named.items()}
+
+
+def _heat(stats: dict[str, Any]) -> list[str]:
+    found = _temperatures(stats)
+    hot = {path: value for path, value in found.items() if not value < _HOT}
+    if not hot:
+        return []
+    worst = max(hot, key=lambda path: hot[path])
+    return [
+        f"The kinetic temperature of {worst} is {hot[worst]:.2f} where 1 is right: its posterior is too wide. Use "
+        "a smaller step size or larger batches."
     ]
 
 

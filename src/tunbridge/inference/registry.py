@@ -28,6 +28,9 @@ _TABLE = {
     "mclmc": "tunbridge.inference.mcmc.microcanonical:MCLMC",
     "adjustedmclmc": "tunbridge.inference.mcmc.microcanonical:AdjustedMCLMC",
     "ellipticalslice": "tunbridge.inference.mcmc.elliptical:EllipticalSlice",
+    "sgld": "tunbridge.inference.sgmcmc.methods:SGLD",
+    "sghmc": "tunbridge.inference.sgmcmc.methods:SGHMC",
+    "sgnht": "tunbridge.inference.sgmcmc.methods:SGNHT",
     "temperedsmc": "tunbridge.inference.mcmc.smc:TemperedSMC",
 }
 

@@ -39,10 +39,16 @@ class Info(NamedTuple):
 
     @classmethod
     def of(
-        cls, log_density: Array, acceptance: Array, divergent: Array, energy: Array, gradients: Array | int
+        cls,
+        log_density: Array,
+        acceptance: Array,
+        divergent: Array,
+        energy: Array,
+        gradients: Array | float,
+        failure: Result = Result.NONFINITE_DENSITY,
     ) -> "Info":
         """A step that failed if the density is not finite where it ends."""
-        result = jnp.where(jnp.isfinite(log_density), Result.SUCCESSFUL, Result.NONFINITE_DENSITY)
+        result = jnp.where(jnp.isfinite(log_density), Result.SUCCESSFUL, failure)
         numbers = (jnp.asarray(number, log_density.dtype) for number in (acceptance, energy, gradients))
         acceptance, energy, gradients = numbers
         return cls(result.astype(jnp.int32), log_density, acceptance, divergent, energy, gradients)
@@ -88,7 +94,7 @@ class Sampler(Iterative):
         params = unravel(shapes(target.model), state.position)
         return target.model.outputs(params, self.run.keep), params.noise
 
-    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Chains | Recorded:
         """The draws of all chains, as many of each."""
         num = min(len(jax.tree.leaves(trace.kept)[0]) for trace in traces)
         if num == 0:

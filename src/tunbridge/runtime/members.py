@@ -198,9 +198,11 @@ class Lane:
 
     @property
     def facts(self) -> dict[str, float]:
-        """The last step's scalar statistics."""
-        named = self.carry.info._asdict()
-        return {name: float(np.mean(value)) for name, value in named.items() if name != "result"}
+        """The last step's scalar statistics, as far as there are any, and what the method adds."""
+        named = {name: float(np.mean(value)) for name, value in self.carry.info._asdict().items() if name != "result"}
+        return {name: value for name, value in named.items() if not np.isnan(value)} | self.method.facts(
+            self.target, self.carry.state
+        )
 
     def save(self) -> None:
         """Make what was reached last."""

@@ -12,7 +12,8 @@ from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel
 from tunbridge.core.types import Key, Params, PyTree
-from tunbridge.inference.mcmc import scales, tuning
+from tunbridge.inference import scales
+from tunbridge.inference.mcmc import tuning
 from tunbridge.inference.mcmc.mass import Diagonal, Mass
 from tunbridge.inference.mcmc.sampler import AllRows
 from tunbridge.inference.mcmc.tuning import Report, Tuning

@@ -11,7 +11,7 @@ from blackjax.mcmc.hmc import HMCState
 from jax import Array
 
 from tunbridge.core.types import Key, PyTree
-from tunbridge.inference.mcmc import scales
+from tunbridge.inference import scales
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
 from tunbridge.inference.sampler import Info
 

@@ -1,0 +1,69 @@
+"""All rows at once, block by block: for full gradients and densities between cheap steps."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params, PyTree, Scalar
+from tunbridge.model.model import Target
+
+_BLOCK = 8192
+"""How many rows are looked at together."""
+
+
+class Everything(eqx.Module):
+    """The whole data set, in blocks of rows of which the last is filled up with rows that do not count."""
+
+    blocks: Data
+    num: int = eqx.field(static=True)
+
+    @staticmethod
+    def of(data: Data | Stream, needed_by: str) -> "Everything":
+        """The rows; InputError for a stream."""
+        if isinstance(data, Stream):
+            raise InputError(
+                f"all rows in memory, which {needed_by} needs", "a stream of batches", "Pass tb.Data, or leave it out."
+            )
+        num = data.num
+        count = -(-num // _BLOCK)
+        size = -(-num // count)
+        rows = jnp.arange(count * size)
+        filled = jax.tree.map(lambda leaf: leaf[rows % num], data).where(rows < num)
+        return Everything(jax.tree.map(lambda leaf: leaf.reshape(count, size, *leaf.shape[1:]), filled), num)
+
+    def log_likelihood(self, target: Target, params: Params) -> Scalar:
+        """Of all rows."""
+        size = self.blocks.x.shape[1]
+
+        def add(total: Array, block: Data) -> tuple[Array, None]:
+            return total + target.log_likelihood(params, block) * (size / target.num), None
+
+        return jax.lax.scan(add, jnp.zeros((), jnp.result_type(float)), self.blocks)[0]
+
+    def log_density(self, target: Target, params: Params) -> Scalar:
+        """Of all rows, and the prior."""
+        return (self.log_likelihood(target, params) + target.log_prior(params)) / target.temperature
+
+    def slope(self, target: Target, params: Params) -> tuple[Scalar, PyTree]:
+        """The tempered log likelihood of all rows and its gradient, block by block."""
+        size = self.blocks.x.shape[1]
+
+        def one(params: Params, block: Data) -> Scalar:
+            return target.log_likelihood(params, block) * (size / target.num) / target.temperature
+
+        def add(total: Any, block: Data) -> tuple[Any, None]:
+            return jax.tree.map(jnp.add, total, jax.value_and_grad(one)(params, block)), None
+
+        nothing = jnp.zeros((), jnp.result_type(float)), jax.tree.map(jnp.zeros_like, params)
+        return jax.lax.scan(add, nothing, self.blocks)[0]
+
+    def some(self, key: Key, size: int) -> Data:
+        """`size` rows at random, with replacement: independent of all that were drawn before."""
+        rows = jax.random.randint(key, (size,), 0, self.num)
+        width = self.blocks.x.shape[1]
+        return jax.tree.map(lambda leaf: leaf[rows // width, rows % width], self.blocks)

@@ -1,0 +1,159 @@
+"""Samplers at the price of SGD: with friction alone, with momentum, with a thermostat."""
+
+from typing import Any
+
+import equinox as eqx
+
+from tunbridge.core.errors import InputError
+from tunbridge.inference.sgmcmc.sampler import StochasticGradient
+from tunbridge.inference.sgmcmc.splittings import BADODAB, BAOAB, Euler, Overdamped, Splitting, Thermostat
+
+
+class SGLD(StochasticGradient):
+    r"""Stochastic-gradient Langevin dynamics :cite:p:`welling2011sgld`: SGD plus noise.
+
+    .. math::
+
+        w_{t+1} = w_t + \eta_t A \hat g(w_t) + \sqrt{2 \eta_t A} \, \xi_t, \qquad
+        \hat g = \nabla \log p(w) + \frac{N}{n} \sum_{i \in \text{batch}} \nabla \log p(y_i \mid x_i, w)
+
+    With full gradients and a step :math:`\eta` it draws N(0, :math:`1 / (1 - \eta / 2)`) of N(0, 1). The noise of
+    :math:`\hat g` heats it further, by :math:`\eta / 2` times its variance.
+
+    Parameters
+    ----------
+    step_size
+        :math:`\eta`, of the first step; None has it measured in warm-up: see `tunbridge.inference.sgmcmc.tuning`.
+    schedule
+        How it changes after warm-up: `tunbridge.schedules.Constant`, `Decaying` or `Cyclical`.
+    preconditioner
+        A, from `tunbridge.preconditioners`; None is `Identity` for a given step size and `Fisher` for one to be found.
+    gradient
+        :math:`\hat g`, from `tunbridge.subsampling`: `Plain`, `ControlVariate` or `SVRG`.
+    correction
+        A Metropolis step from `tunbridge.corrections`; None takes every step.
+    moves
+        Exact redraws along symmetries, from `tunbridge.moves`.
+    noise
+        The standard deviation of :math:`\xi`: 1 for the posterior; 0 is SGD, to the bit.
+    run
+        How long. ``batch_size=None`` is 128 rows, or all if there are fewer. A step is cheap: keep one of many.
+    """
+
+    @property
+    def splitting(self) -> Splitting:
+        """A step without momentum."""
+        return Overdamped()
+
+    @property
+    def damping(self) -> float:
+        """All momentum is lost."""
+        return 1.0
+
+
+class Underdamped(StochasticGradient):
+    """A sampler with momentum, of which a step loses the share `friction`."""
+
+    friction: float = eqx.field(default=0.03, converter=float, kw_only=True)
+
+    def __check_init__(self):
+        if not 0.0 < self.friction <= 1.0:
+            raise InputError("a friction above 0 and at most 1", f"{self.friction}", "Try 0.1: a momentum of 0.9.")
+
+    @property
+    def damping(self) -> Any:
+        """The friction."""
+        return self.friction
+
+
+class SGHMC(Underdamped):
+    r"""Stochastic-gradient Hamiltonian Monte Carlo :cite:p:`chen2014sghmc`: SGD with momentum, plus noise.
+
+    .. math::
+
+        r_{t+1} = (1 - \alpha) r_t + \hat g(w_t) + \sqrt{2 (\alpha - \hat\beta) / \eta} \, A^{-1/2} \xi_t, \qquad
+        w_{t+1} = w_t + \eta A r_{t+1}
+
+    Friction :math:`\alpha` takes away what the noise of :math:`\hat g` brings in; without it, that is with noise of the
+    gradient alone, the chain would heat up without end. In the notation of :cite:t:`izmailov2021bayesian`
+    :math:`\mu = 1 - \alpha` is the momentum and :math:`\eta` the learning rate.
+
+    Parameters
+    ----------
+    step_size, schedule, preconditioner, gradient, correction, moves, noise, run
+        As in `tunbridge.SGLD`. ``noise=0`` is SGD with momentum, to the bit.
+    friction
+        :math:`\alpha`, the share of momentum that a step loses.
+    integrator
+        `tunbridge.splittings.Euler`, as above, or `BAOAB`, whose steps have a smaller bias.
+    noise_estimate
+        :math:`\hat V`, the variance of each number in :math:`\hat g`: :math:`\hat\beta = \eta A \hat V / 2` is left out
+        of the injected noise. None has it measured, all along, from the two halves of each batch.
+    """
+
+    integrator: Splitting = eqx.field(default=Euler(), kw_only=True)
+    noise_estimate: float | None = eqx.field(
+        default=0.0, converter=lambda number: None if number is None else float(number), kw_only=True
+    )
+
+    def __check_init__(self):
+        _check_integrator(self.integrator, (Euler, BAOAB))
+        if self.noise_estimate is not None and not self.noise_estimate >= 0:
+            raise InputError(
+                "a noise estimate of at least 0", f"{self.noise_estimate}", "Use None to have it measured."
+            )
+        if self.correction is not None and not isinstance(self.integrator, Euler):
+            raise InputError("no integrator= beside correction=", f"{self.integrator}", "A corrected path has its own.")
+        if self.correction is not None and self.noise_estimate != 0.0:
+            raise InputError("no noise_estimate= beside correction=", f"{self.noise_estimate}", "Leave it out.")
+
+    @property
+    def splitting(self) -> Splitting:
+        """As told."""
+        return self.integrator
+
+    @property
+    def known_noise(self) -> float | None:
+        """As told."""
+        return self.noise_estimate
+
+
+class SGNHT(Underdamped):
+    r"""The stochastic-gradient Nose-Hoover thermostat :cite:p:`ding2014sgnht`: `SGHMC` whose friction sees to the heat.
+
+    .. math::
+
+        r_{t+1} = (1 - \alpha_t) r_t + \hat g(w_t) + \sqrt{2 a / \eta} \, A^{-1/2} \xi_t, \quad
+        w_{t+1} = w_t + \eta A r_{t+1}, \quad
+        \alpha_{t+1} = \alpha_t + \frac{\eta}{Q} \big( \tfrac{\eta}{d} r_{t+1}^\top A r_{t+1} - 1 \big)
+
+    The mean kinetic energy is then right however noisy :math:`\hat g` is, and so is the posterior if the noise is
+    the same in all directions, in the units of A.
+
+    Parameters
+    ----------
+    step_size, schedule, preconditioner, gradient, moves, noise, run
+        As in `tunbridge.SGLD`.
+    friction
+        a, the injected noise, and the friction that a chain begins with.
+    integrator
+        `tunbridge.splittings.Thermostat`, as above, or `BADODAB`, whose steps have a smaller bias.
+    """
+
+    integrator: Splitting = eqx.field(default=Thermostat(), kw_only=True)
+
+    def __check_init__(self):
+        _check_integrator(self.integrator, (Thermostat, BADODAB))
+        if self.correction is not None:
+            raise InputError("no correction= with a thermostat", f"{self.correction}", "Use tb.SGHMC(correction=...).")
+
+    @property
+    def splitting(self) -> Splitting:
+        """As told."""
+        return self.integrator
+
+
+def _check_integrator(integrator: Any, kinds: tuple[type, ...]) -> None:
+    if not isinstance(integrator, kinds):
+        names = " or ".join(f"tb.splittings.{kind.__name__}()" for kind in kinds)
+        raise InputError(f"integrator={names}", repr(integrator)[:60], "Choose one of these.")
