@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tunbridge.inference.pruned import Pruned
     from tunbridge.inference.recorded import Recorded
     from tunbridge.inference.registry import METHODS
+    from tunbridge.inference.sgmcmc import moves
     from tunbridge.inference.standardised import Standardised
     from tunbridge.inference.store import load
     from tunbridge.inference.vi import divergences, families, gradients, klweights
@@ -89,6 +90,7 @@ _MODULES = {
     "links": "tunbridge.predict.links",
     "mass": "tunbridge.inference.mcmc.mass",
     "metrics": "tunbridge.metrics",
+    "moves": "tunbridge.inference.sgmcmc.moves",
     "networks": "tunbridge.model.networks",
     "plots": "tunbridge.plots",
     "priors": "tunbridge.model.priors",
@@ -235,6 +237,7 @@ __all__ = [
     "mass",
     "metrics",
     "momentum_from_physics",
+    "moves",
     "networks",
     "physics_from_momentum",
     "plots",
