@@ -10,7 +10,7 @@ from scipy import stats
 
 from tunbridge.inference.sgmcmc import gig
 
-NUM = 2000
+NUM = 1000
 ROWS = np.array(
     list(itertools.product((-500.0, -20.0, -1.5, 0.0, 0.5, 3.0, 500.0), *2 * [(1e-8, 1e-3, 1.0, 1e3, 1e8)]))
 )
@@ -19,8 +19,8 @@ FALSE_ALARMS = 1e-3
 draw = jax.jit(gig.sample)
 
 
-def numbers(rows, dtype, power=0.0):
-    """Draws (rows, NUM) of p (shifted by `power`), psi, chi."""
+def numbers(rows, dtype=jnp.float32, power=0.0):
+    """Draws (rows, NUM) of p (shifted by `power`), psi, chi; of one shape, so that one program serves all."""
     p, psi, chi = (jnp.asarray(np.repeat(column[:, None], NUM, axis=1), dtype) for column in rows.T)
     return np.asarray(draw(jax.random.key(0), p + power, psi, chi), float)
 
@@ -48,30 +48,29 @@ def pvalues(found, rows):
     )
 
 
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-def test_numbers_have_the_law_that_quadrature_gives(dtype, x64):
-    assert pvalues(numbers(ROWS, dtype), ROWS).min() > FALSE_ALARMS / len(ROWS)
+def test_numbers_have_the_law_that_quadrature_gives():
+    assert pvalues(numbers(ROWS), ROWS).min() > FALSE_ALARMS / len(ROWS)
+
+
+@pytest.mark.slow
+def test_numbers_of_double_precision_have_it_too(x64):
+    assert pvalues(numbers(ROWS, jnp.float64), ROWS).min() > FALSE_ALARMS / len(ROWS)
 
 
 def test_numbers_have_scipys_law():
     """Where SciPy has it: at the extremes its own integrals fail."""
-    rows = ROWS[(np.abs(ROWS[:, 0]) <= 3.0) & (ROWS[:, 1] * ROWS[:, 2] == 1.0)]
-    assert len(rows) == 20
-    for (p, psi, chi), u in zip(rows, numbers(rows, jnp.float32), strict=True):
+    mild = (np.abs(ROWS[:, 0]) <= 3.0) & (ROWS[:, 1] * ROWS[:, 2] == 1.0)
+    for (p, psi, chi), u in zip(ROWS[mild], numbers(ROWS)[mild], strict=True):
         law = stats.geninvgauss(p, np.sqrt(psi * chi), scale=np.sqrt(chi / psi))
-        assert stats.kstest(u[:400], law.cdf).pvalue > FALSE_ALARMS / len(rows)
+        assert stats.kstest(u[:300], law.cdf).pvalue > FALSE_ALARMS / mild.sum()
 
 
 def test_another_power_is_noticed():
-    rows = ROWS[(np.abs(ROWS[:, 0]) <= 3.0) & (ROWS[:, 1] * ROWS[:, 2] <= 1.0)]
-    assert pvalues(numbers(rows, jnp.float32, power=0.5), rows).max() < 1e-6
+    mild = (np.abs(ROWS[:, 0]) <= 3.0) & (ROWS[:, 1] * ROWS[:, 2] <= 1.0)
+    assert pvalues(numbers(ROWS, power=0.5)[mild], ROWS[mild]).max() < 1e-6
 
 
 def test_what_has_no_law_is_not_a_number_and_ends():
-    psi, chi = jnp.array([1.0, 0.0, jnp.nan, jnp.inf]), jnp.array([1.0, 1.0, 1.0, 1.0])
-    assert np.isfinite(np.asarray(draw(jax.random.key(0), jnp.ones(4), psi, chi))).tolist() == [
-        True,
-        False,
-        False,
-        False,
-    ]
+    rows = np.copy(ROWS)
+    rows[:3, 1] = 0.0, np.nan, np.inf
+    assert np.isfinite(numbers(rows)).all(axis=1).tolist() == 3 * [False] + (len(rows) - 3) * [True]
