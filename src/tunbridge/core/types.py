@@ -46,6 +46,15 @@ class Network(Protocol):
 
 
 @runtime_checkable
+class Normalised(Protocol):
+    """A network in which a normalisation follows some layers, so that the norms of their filters do not matter."""
+
+    def normalised(self, weights: PyTree) -> list[tuple[str, str | None]]:
+        """Paths of the weight and the bias (None if there is none) of each such layer, as `tree.paths` gives them."""
+        ...
+
+
+@runtime_checkable
 class Prior(Protocol):
     """A density over weights in raw coordinates, given its own unknown scales."""
 

@@ -119,6 +119,15 @@ class Model(eqx.Module):
         )
         return all(jax.tree.leaves(close))
 
+    def independent_normal(self, like: Params) -> bool:
+        """Whether raw coordinates are independent and normal given the scales, for parameters of these shapes."""
+        layout = self.network.layout(like.weights)
+        try:
+            jax.eval_shape(lambda p: self.prior.variances(p.weights, p.scales, layout), like)
+        except InputError:
+            return False
+        return self.prior.gaussian
+
     def outputs(self, params: Params, x: Array) -> Array:
         """The network's outputs (points, outputs)."""
         return self.network.apply(self.weights(params), x)

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from tunbridge.core.errors import InputError
 from tunbridge.core.types import Params, PyTree, Scalar
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.model.model import Model, Target
@@ -57,7 +56,7 @@ class KL(Divergence):
 
     def bind(self, model: Model, like: Params) -> Self:
         """With what the prior allows."""
-        return dataclasses.replace(self, normal=self.closed and _normal_independent(model, like))
+        return dataclasses.replace(self, normal=self.closed and model.independent_normal(like))
 
     def sampled(self, target: Target, q: Gaussian, params: Params) -> Scalar:
         """Log p - log q at a draw, less what `direct` gives."""
@@ -85,13 +84,3 @@ class KL(Divergence):
     def bound(self, log_weights: Array) -> Scalar:
         """Their mean: the evidence lower bound."""
         return jnp.mean(log_weights)
-
-
-def _normal_independent(model: Model, like: Params) -> bool:
-    """Whether raw coordinates are independent and normal."""
-    layout = model.network.layout(like.weights)
-    try:
-        jax.eval_shape(lambda p: model.prior.variances(p.weights, p.scales, layout), like)
-    except InputError:
-        return False
-    return model.prior.gaussian

@@ -1,0 +1,222 @@
+r"""Moves along symmetries: where weights of one function form an orbit, a new place on it is drawn exactly.
+
+Gradients are weak along an orbit, or absent, and a chain drifts along it slowly. With a group of transformations
+:math:`T_a` that leave the likelihood alone, drawing *a* with the density :math:`\pi(T_a w) \, |\partial T_a w /
+\partial w|` with respect to the group's Haar measure leaves the posterior as it is :cite:p:`liu2000generalised`. Here
+*a* scales the weights of a unit, the measure is :math:`da / a`, and the prior alone decides.
+"""
+
+import abc
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Normalised, Params, PyTree
+from tunbridge.inference.sgmcmc import gig
+from tunbridge.inference.sgmcmc.orbits import Orbit, changes, orbit
+from tunbridge.model.model import Model, Target
+from tunbridge.model.networks.mlp import MLP
+from tunbridge.model.networks.offset import Offset
+
+__all__ = ["Move", "NormRedraw", "Rescaling"]
+
+
+class Move(eqx.Module):
+    """A change of the parameters that leaves the posterior as it is, for samplers to make between their steps."""
+
+    every: int = eqx.field(default=100, converter=int)
+    """After how many steps it is made."""
+
+    def __check_init__(self):
+        if self.every < 1:
+            raise InputError("every= as a number of steps, at least 1", f"{self.every}", "Try 100.")
+
+    @abc.abstractmethod
+    def check(self, model: Model) -> None:
+        """InputError unless the model, bound to data, has the symmetry and a prior that is known along it."""
+
+    @abc.abstractmethod
+    def __call__(self, key: Key, target: Target, params: Params) -> Params:
+        """The parameters with a new place along the symmetry, drawn exactly."""
+
+
+def _rows(paths: Any) -> tuple[tuple[str | None, ...], ...] | None:
+    return None if paths is None else tuple(tuple(row) for row in paths)
+
+
+class Scaling(Move):
+    """A move that scales units, layer by layer, under independent normal weights."""
+
+    paths: tuple[tuple[str | None, ...], ...] | None = eqx.field(default=None, converter=_rows, static=True)
+    tolerance: float = eqx.field(default=1e-3, converter=float)
+    names: ClassVar[tuple[str, ...]]
+    """What the paths of one layer are."""
+
+    def __check_init__(self):
+        if self.paths is not None and (not self.paths or {len(row) for row in self.paths} != {len(self.names)}):
+            raise InputError(
+                f"paths= as a list of ({', '.join(self.names)})",
+                f"{self.paths}"[:200],
+                "Name the arrays of each layer by their paths.",
+            )
+
+    @abc.abstractmethod
+    def known(self, network: Any, weights: PyTree) -> Sequence[tuple[str | None, ...]]:
+        """The paths of a network that is known to have the symmetry; InputError if it is not."""
+
+    @abc.abstractmethod
+    def draw(self, key: Key, one: Orbit, squares: list[Array]) -> Array:
+        """A factor for each unit, from the squares of the weights in prior standard deviations."""
+
+    def orbits(self, network: Any, weights: PyTree) -> list[Orbit]:
+        """What is scaled, in turn."""
+        rows: Any = self.paths or self.known(_bare(network), weights)
+        layout = network.layout(weights)
+        return [orbit(weights, layout, *row) for row in rows]
+
+    def check(self, model: Model) -> None:
+        """InputError unless weights are independent and normal, and functions stay the same, as some trials show."""
+        like = jax.eval_shape(lambda x: model.sample_params(jax.random.key(0), x), model.example())
+        if not model.independent_normal(like) or not model.elementwise(like):
+            raise InputError(
+                f"a prior of independent weights, normal given its scales, for moves.{type(self).__name__}",
+                f"priors.{type(model.prior).__name__}",
+                "Use priors.Normal, or leave the move out.",
+            )
+        orbits = self.orbits(model.network, like.weights)
+        for one, found in zip(orbits, changes(jax.random.key(0), model, orbits), strict=True):
+            if not found <= self.tolerance:
+                raise InputError(
+                    f"outputs that stay the same within {self.tolerance:g} where moves.{type(self).__name__} scales "
+                    f"the units of {one.path}",
+                    f"a change by {found:.2g} of the largest output",
+                    "Name other layers with paths=, or leave the move out.",
+                )
+
+    def __call__(self, key: Key, target: Target, params: Params) -> Params:
+        """Each layer's factors given all else."""
+        model = target.model
+        layout = model.network.layout(params.weights)
+        variances = model.prior.variances(params.weights, params.scales, layout)
+        units = jax.tree.map(lambda w, v: w / jnp.sqrt(v * target.temperature), model.weights(params), variances)
+        raw, structure = jax.tree.flatten(params.weights)
+        squares = [jnp.square(z) for z in jax.tree.leaves(units)]
+        for number, one in enumerate(self.orbits(model.network, params.weights)):
+            factor = self.draw(jax.random.fold_in(key, number), one, squares)
+            factor = jnp.where(jnp.isfinite(factor) & (factor > 0), factor, 1.0)
+            raw, squares = one.act(raw, factor), one.act(squares, jnp.square(factor))
+        return params._replace(weights=jax.tree.unflatten(structure, raw))
+
+
+def _bare(network: Any) -> Any:
+    """The network whose weights these are."""
+    while isinstance(network, Offset):
+        network = network.network
+    return network
+
+
+class NormRedraw(Scaling):
+    r"""Draws the norms of filters anew, where a normalisation after them makes the function independent of it.
+
+    A filter is the weights and the bias of one output channel, *d* numbers :math:`z` in units of their prior standard
+    deviations. Given all else, its direction included, its norm has the law :math:`\sqrt T \chi_d`, T the temperature,
+    whatever the data. A normalisation with an :math:`\epsilon`, as filter response normalisation has, leaves a
+    dependence on the norm, which is neglected within the tolerance.
+
+    Parameters
+    ----------
+    every
+        After how many steps it is made.
+    paths
+        (weight, bias) of each layer, as ``("conv/weight", "conv/bias")``; None for the bias of a layer without. By
+        default what the network's own method `normalised` says.
+    tolerance
+        By how much outputs may change in the check, where norms are halved or doubled, relative to the largest.
+
+    Examples
+    --------
+    >>> import tunbridge as tb
+    >>> move = tb.moves.NormRedraw(every=50, paths=[("conv/weight", "conv/bias")])
+    """
+
+    names = ("weight", "bias")
+
+    def known(self, network: Any, weights: PyTree) -> Sequence[tuple[str | None, ...]]:
+        """As its method `normalised` says."""
+        rows = network.normalised(weights) if isinstance(network, Normalised) else []
+        if not rows:
+            raise InputError(
+                "a network that tells which of its layers are normalised",
+                type(network).__name__,
+                "Name them: NormRedraw(paths=[(weight, bias), ...]).",
+            )
+        return rows
+
+    def draw(self, key: Key, one: Orbit, squares: list[Array]) -> Array:
+        """The new norm over the present one."""
+        present = one.sums(squares, divided=False)
+        num = one.num(squares, divided=False)
+        return jnp.sqrt(jax.random.chisquare(key, num, present.shape, present.dtype) / present)
+
+
+class Rescaling(Scaling):
+    r"""Scales hidden units of ReLU networks: what enters a unit times *a*, what leaves it divided by *a*.
+
+    The function stays the same :cite:p:`dinh2017sharp`. With :math:`z` the weights in units of their prior standard
+    deviations, what enters (weights and bias, :math:`d_1` numbers) and what leaves (:math:`d_2`), and T the
+    temperature, :math:`u = a^2` given all else is generalised inverse Gaussian,
+
+    .. math::
+
+        p(u) \propto u^{(d_1 - d_2) / 2 - 1} \exp\Big(-\frac{\lVert z_1 \rVert^2 u + \lVert z_2 \rVert^2 / u}{2T}\Big).
+
+    Units of a layer are drawn at once, layers in turn.
+
+    Parameters
+    ----------
+    every
+        After how many steps it is made.
+    paths
+        (weight, bias, next weight) of each hidden layer, as ``("layers/0/weight", "layers/0/bias",
+        "layers/1/weight")``; None for the bias of a layer without. By default all hidden layers of an `MLP`.
+    tolerance
+        As for `NormRedraw`.
+
+    Examples
+    --------
+    >>> import tunbridge as tb
+    >>> move = tb.moves.Rescaling(every=50)
+    >>> model = tb.Model(tb.networks.MLP((5,), "relu"), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))
+    >>> model, data = model.bind(tb.Data([[0.0], [1.0]], [0.0, 1.0]))
+    >>> move.check(model)
+    """
+
+    names = ("weight", "bias", "next weight")
+
+    def known(self, network: Any, weights: PyTree) -> Sequence[tuple[str | None, ...]]:
+        """All hidden layers of an MLP."""
+        if not isinstance(network, MLP) or not network.hidden:
+            raise InputError(
+                "an MLP with hidden layers",
+                f"{network}"[:80],
+                "Name the layers: Rescaling(paths=[(weight, bias, next weight), ...]).",
+            )
+        layers = [f"layers/{number}" for number in range(len(network.hidden) + 1)]
+        return [(f"{one}/weight", f"{one}/bias", f"{after}/weight") for one, after in itertools.pairwise(layers)]
+
+    def draw(self, key: Key, one: Orbit, squares: list[Array]) -> Array:
+        """The root of a generalised inverse Gaussian number."""
+        psi, chi = one.sums(squares, divided=False), one.sums(squares, divided=True)
+        power = _power(one.num(squares, divided=False), one.num(squares, divided=True))
+        return jnp.sqrt(gig.sample(key, power, psi, chi))
+
+
+def _power(entering: int, leaving: int) -> float:
+    """The p of `gig`, for so many numbers that enter and leave a unit: half the power of a in the Jacobian."""
+    return (entering - leaving) / 2.0
