@@ -80,7 +80,7 @@ class Decaying(Pacing):
 
     Examples
     --------
-    >>> Decaying(b=100.0, gamma=1.0).at(100).step.item()
+    >>> Decaying(b=100.0, gamma=1.0).at(100).step
     0.5
     """
 
@@ -124,7 +124,7 @@ class Cyclical(Pacing):
     exploration: float = eqx.field(default=0.0, converter=float)
 
     asymptotically_exact = False
-    reach = 5.0
+    reach = 3.0
 
     def __check_init__(self):
         if self.length is not None and not self.length >= 1:

@@ -40,6 +40,11 @@ def shaken(metric: Metric | None, noise: Array) -> Array:
 class Preconditioner(eqx.Module):
     """How A is found: a memory that follows gradients of the log posterior."""
 
+    @property
+    def settles(self) -> bool:
+        """Whether A stays as it is after warm-up."""
+        return True
+
     def check(self, like: Params) -> None:
         """InputError if it does not fit unknowns of these shapes."""
         return
@@ -102,6 +107,11 @@ class RMSprop(Preconditioner):
     def __check_init__(self):
         _check(self.decay, self.damping)
 
+    @property
+    def settles(self) -> bool:
+        """Unless it goes on forever."""
+        return not self.forever
+
     def begin(self, like: Params, slope: Array, variance: Array) -> Array:
         """The first gradient, squared."""
         return slope**2
@@ -137,6 +147,11 @@ class Adam(Preconditioner):
 
     def __check_init__(self):
         _check(self.decay, self.damping)
+
+    @property
+    def settles(self) -> bool:
+        """Unless it goes on forever."""
+        return not self.forever
 
     def begin(self, like: Params, slope: Array, variance: Array) -> tuple[Array, Array]:
         """The first gradient, squared, and what a mean from 0 on lacks."""
@@ -217,6 +232,11 @@ class Groups(Preconditioner):
         for path, factor in self.factors.items():
             if not factor > 0:
                 raise InputError("factors above 0", f"{factor} for {path}", "Try 0.1.")
+
+    @property
+    def settles(self) -> bool:
+        """As the inner one."""
+        return self.inner.settles
 
     def check(self, like: Params) -> None:
         """InputError if a beginning fits no path."""

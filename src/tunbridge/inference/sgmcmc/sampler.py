@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,8 +27,8 @@ from tunbridge.inference.sgmcmc.corrections import Correction
 from tunbridge.inference.sgmcmc.moves import Move
 from tunbridge.inference.sgmcmc.preconditioners import Fisher, Identity, Metric, Preconditioner, shaken, times
 from tunbridge.inference.sgmcmc.splittings import Motion, Push, Splitting
-from tunbridge.inference.sgmcmc.subsampling import Estimator, Plain, Slope
-from tunbridge.inference.sgmcmc.tuning import Measured, Tuning
+from tunbridge.inference.sgmcmc.subsampling import SVRG, Estimator, Plain, Slope
+from tunbridge.inference.sgmcmc.tuning import Measured, Tolerance, Tuning
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run, Trace
 from tunbridge.runtime.schedules import Constant, Pacing
@@ -66,6 +66,7 @@ class Report(NamedTuple):
     """What a chain tells the others."""
 
     measured: Measured
+    log_step: Array
     gathered: PyTree
 
 
@@ -80,8 +81,8 @@ class StochasticGradient(Sampler):
     moves: tuple[Move, ...] = eqx.field(default=(), converter=tuple, kw_only=True)
     noise: float = eqx.field(default=1.0, converter=float, kw_only=True)
     run: Run = eqx.field(default=Run(warmup=4000, draws=500, thin=50), kw_only=True)
-
-    integrators: ClassVar[tuple[type[Splitting], ...]] = ()
+    independence: float = eqx.field(default=1.0, converter=float, kw_only=True)
+    """Found by `fit`: see `tuning.independence`."""
 
     def __check_init__(self):
         if self.step_size is not None and not self.step_size > 0:
@@ -96,6 +97,8 @@ class StochasticGradient(Sampler):
         ):
             if not isinstance(part := getattr(self, name), kind):
                 raise InputError(f"{name}= from its room", repr(part)[:60], f"See tb.{_ROOMS[name]}.")
+        if self.correction is not None and isinstance(self.gradient, SVRG):
+            raise InputError("an anchor that stays, beside correction=", "SVRG", "Use tb.subsampling.ControlVariate().")
         if not all(isinstance(move, Move) for move in self.moves):
             raise InputError("moves= from tb.moves", repr(self.moves)[:60], "Write moves=(tb.moves.NormRedraw(),).")
 
@@ -143,6 +146,7 @@ class StochasticGradient(Sampler):
             preconditioner=preconditioner,
             gradient=self.gradient.settled(bound, data, epoch, key_settle, options),
             correction=None if self.correction is None else self.correction.settled(data),
+            independence=tuning.independence(float(self.damping), epoch),
         )
         return super(StochasticGradient, settled).posteriors(model, data, key, size, options)
 
@@ -172,8 +176,9 @@ class StochasticGradient(Sampler):
         tuned: Tuning | tuple[()] = ()
         step_size: Any = self.step_size
         if self._tunes:
-            measured = self._measure(key_curvature, target, anchor, position, batch, self._metric(memory, position))
-            step_size = measured.step_size(friction, self.schedule.reach)
+            metric = self._metric(memory, position)
+            measured = tuning.measure(key_curvature, target, self.gradient, anchor, position, batch, metric)
+            step_size = measured.step_size(friction, self._tolerance)
             tuned = tuning.begin(variance, slope, measured, step_size, warmup)
         motion = Motion(position, jnp.zeros_like(position), friction, jnp.asarray(step_size, position.dtype))
         noise = jnp.zeros_like(position) if self.known_noise is None else ()
@@ -183,6 +188,10 @@ class StochasticGradient(Sampler):
     @property
     def _tunes(self) -> bool:
         return self.step_size is None
+
+    @property
+    def _tolerance(self) -> Tolerance:
+        return Tolerance(self.schedule.reach, self.independence)
 
     @property
     def _found(self) -> Preconditioner:
@@ -197,62 +206,41 @@ class StochasticGradient(Sampler):
         found = self._found.metric(memory)
         return Metric(jnp.ones_like(position), jnp.ones_like(position)) if found is None else found
 
-    def _measure(
-        self, key: Key, target: Target, anchor: PyTree, position: Array, batch: Data, metric: Metric
-    ) -> Measured:
-        """The largest curvature here, by this batch, and the noise of its gradient."""
-
-        def slope_of(position: Array) -> Array:
-            return self.gradient.slope(target, anchor, position, batch).gradient
-
-        curvature = scales.curvature(key, slope_of, position, metric.scale)
-        if batch.num < 2:
-            return Measured(curvature, jnp.zeros_like(curvature))
-        halves = self._halves(target, anchor, position, batch).gradient
-        return Measured(
-            curvature, tuning.noisiest(shapes(target.model), halves, metric, jnp.minimum(batch.num / target.num, 1.0))
-        )
-
-    def _halves(self, target: Target, anchor: PyTree, position: Array, batch: Data) -> Slope:
-        """The estimates of both halves of a batch."""
-        half = batch.num // 2
-        parts = jax.tree.map(lambda leaf: leaf[: 2 * half].reshape(2, half, *leaf.shape[1:]), batch)
-        return jax.vmap(lambda part: self.gradient.slope(target, anchor, position, part))(parts)
-
     def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
         """A gradient, a step along it with noise, and the moves whose turn it is."""
-        key_noise, key_moves = key, jax.random.fold_in(key, 1)
-        adapts = state.step < state.warmup
         anchor = self.gradient.follow(target, state.anchor, state.position, state.step)
-        pace = self.schedule.at(jnp.maximum(state.step - state.warmup, 0))
-        if self.correction is not None:
-            return self._corrected(key, target, state._replace(anchor=anchor), batch, pace.step)
-        noise = state.noise
-        if self.known_noise is None:
-            halves = self._halves(target, anchor, state.position, batch)
-            slope = Slope(*(jnp.mean(part, axis=0) for part in halves))
-            share = jnp.minimum(batch.num / target.num, 1.0)
-            fresh = (1.0 - share) * ((halves.gradient[0] - halves.gradient[1]) / 2.0) ** 2
-            noise = noise + jnp.maximum(1.0 - _NOISE_MEMORY, 1.0 / (state.step + 1.0)) * (fresh - noise)
-        else:
-            slope = self.gradient.slope(target, anchor, state.position, batch)
+        slope, noise = self._estimate(target, anchor, state, batch)
+        adapts = state.step < state.warmup
+        if state.tuning:  # what the descent comes by at first says nothing of the posterior
+            adapts &= state.step >= tuning.arrival(state.warmup)
         memory = self._found.follow(state.metric, slope.gradient, adapts)
-        metric, tuned = self._found.metric(memory), state.tuning
-        step_size = pace.step * self._size(tuned)
+        pace = self.schedule.at(jnp.maximum(state.step - state.warmup, 0))
+        metric, tuned, step_size = self._found.metric(memory), state.tuning, pace.step * self._size(state.tuning)
         if tuned:
             metric, tuned, step_size = self._descending(memory, tuned, slope.gradient, step_size)
-        shake = shaken(metric, normal(key_noise, state.position.shape, state.position.dtype))
+        shake = shaken(metric, normal(key, state.position.shape, state.position.dtype))
         shake = (self.noise * pace.noise) * shake
         push = Push(slope.gradient, step_size, metric, shake, self._wanted(noise, step_size, metric))
-        motion = self.splitting.advance(state.motion, push)
-        if tuned:  # a thermostat would answer the descent's heat
-            motion = motion._replace(friction=jnp.where(tuned.descends, state.motion.friction, motion.friction))
+        motion, log_density, acceptance = self._advance(key, target, state, batch, push, slope)
+        if tuned:
+            motion, tuned = self._taught(state, motion, tuned, acceptance)
         energy = motion.step_size * motion.momentum * times(metric, motion.momentum)
-        heat = state.heat + (1.0 - _MEMORY) * (energy / self.splitting.unit(motion.friction) - state.heat)
-        motion = motion._replace(position=self._moved(key_moves, target, motion.position, state.step))
-        nan = jnp.full_like(slope.log_density, jnp.nan)
-        info = Info.of(slope.log_density, nan, jnp.asarray(False), nan, batch.num / target.num, Result.DIVERGED)
+        unit = 1.0 if self.correction else self.splitting.unit(motion.friction)
+        heat = state.heat + (1.0 - _MEMORY) * (energy / unit - state.heat)
+        moved = self._moved(jax.random.fold_in(key, 1), target, motion.position, state.step)
+        nan, false = jnp.full_like(log_density, jnp.nan), jnp.asarray(False)
+        info = Info.of(log_density, acceptance, false, nan, self._price(target, batch), Result.DIVERGED)
+        motion = motion._replace(position=moved)
         return State(motion, memory, anchor, tuned, noise, heat, state.step + 1, state.warmup), info
+
+    def _estimate(self, target: Target, anchor: PyTree, state: State, batch: Data) -> tuple[Slope, PyTree]:
+        """The gradient, and its variance where that is measured."""
+        if self.known_noise is not None:
+            return self.gradient.slope(target, anchor, state.position, batch), state.noise
+        halves = tuning.halves(target, self.gradient, anchor, state.position, batch)
+        fresh = tuning.variance(halves, target, batch)
+        memory = jnp.maximum(1.0 - _NOISE_MEMORY, 1.0 / (state.step + 1.0))
+        return Slope(*(jnp.mean(part, axis=0) for part in halves)), state.noise + memory * (fresh - state.noise)
 
     def _descending(
         self, memory: PyTree, tuned: Tuning, slope: Array, step_size: Array
@@ -269,30 +257,41 @@ class StochasticGradient(Sampler):
     def _wanted(self, noise: PyTree, step_size: Array, metric: Metric | None) -> Array:
         """Twice the friction, less the noise that the gradient is known to bring."""
         if self.known_noise is None:
-            return jnp.maximum(2.0 * self.damping - step_size * times(metric, noise), 0.0)
-        if isinstance(self.known_noise, float) and self.known_noise == 0.0:
+            brought = self.independence * step_size * times(metric, noise)
+        elif isinstance(self.known_noise, float) and self.known_noise == 0.0:
             return jnp.asarray(2.0 * self.damping)
-        brought = step_size * self.known_noise * (1.0 if metric is None else metric.scale)
+        else:
+            brought = step_size * self.known_noise * (1.0 if metric is None else metric.scale)
         return jnp.maximum(2.0 * self.damping - brought, 0.0)
 
-    def _corrected(self, key: Key, target: Target, state: State, batch: Data, pace: Array) -> tuple[State, Info]:
-        """A path and a Metropolis step; gradients of the path's beginning teach warm-up."""
-        assert self.correction is not None
-        slope = self.gradient.slope(target, state.anchor, state.position, batch)
-        memory = self._found.follow(state.metric, slope.gradient, state.step < state.warmup)
-        metric, tuned = self._found.metric(memory), state.tuning
-        step_size = pace * self._size(tuned)
-        if tuned:
-            metric, tuned, step_size = self._descending(memory, tuned, slope.gradient, step_size)
-        found = self.correction.propose(key, target, self.gradient, state.motion, batch, step_size, metric)
-        motion = found.motion
-        energy = motion.step_size * motion.momentum * times(metric, motion.momentum)
-        heat = state.heat + (1.0 - _MEMORY) * (energy - state.heat)
-        motion = motion._replace(position=self._moved(jax.random.fold_in(key, 1), target, motion.position, state.step))
-        gradients = self.correction.length * batch.num / target.num + 2.0
-        nan = jnp.full_like(found.log_density, jnp.nan)
-        info = Info.of(found.log_density, found.acceptance, jnp.asarray(False), nan, gradients, Result.DIVERGED)
-        return State(motion, memory, state.anchor, tuned, (), heat, state.step + 1, state.warmup), info
+    def _advance(
+        self, key: Key, target: Target, state: State, batch: Data, push: Push, slope: Slope
+    ) -> tuple[Motion, Array, Array]:
+        """The motion after a step or a corrected path, the log density met, and the acceptance if there is one."""
+
+        def plain() -> tuple[Motion, Array, Array]:
+            log_density = slope.log_density
+            return self.splitting.advance(state.motion, push), log_density, jnp.full_like(log_density, jnp.nan)
+
+        def corrected() -> tuple[Motion, Array, Array]:
+            assert self.correction is not None
+            size, metric = push.step_size, push.metric
+            found = self.correction.propose(key, target, self.gradient, state.motion, batch, size, metric)
+            return found.motion, found.log_density, found.acceptance
+
+        if self.correction is None:
+            return plain()
+        return jax.lax.cond(state.tuning.descends, plain, corrected) if state.tuning else corrected()
+
+    def _taught(self, state: State, motion: Motion, tuned: Tuning, acceptance: Array) -> tuple[Motion, Tuning]:
+        """In warm-up: friction that does not answer the descent's heat, a step size that answers acceptance."""
+        motion = motion._replace(friction=jnp.where(tuned.descends, state.motion.friction, motion.friction))
+        return motion, tuned if self.correction is None else tuning.answer(tuned, acceptance)
+
+    def _price(self, target: Target, batch: Data) -> Any:
+        """Gradients of all rows that a step costs."""
+        share = batch.num / target.num
+        return share if self.correction is None else share * (1 + self.correction.length)
 
     def _moved(self, key: Key, target: Target, position: Array, step: Array) -> Array:
         """After the moves whose turn it is."""
@@ -314,24 +313,29 @@ class StochasticGradient(Sampler):
 
     def report(self, state: State) -> Report | tuple[()]:
         """What was measured at the last meeting, and what the preconditioner gathered since."""
-        return Report(state.tuning.measured, self._found.report(state.metric)) if state.tuning else ()
+        if not state.tuning:
+            return ()
+        return Report(state.tuning.measured, jnp.log(state.tuning.step_size), self._found.report(state.metric))
 
     def meet(self, key: Key, target: Target, state: State, batch: Data, reports: Report) -> State:
         """A metric from all chains; at the last meeting one step size for all."""
         assert state.tuning
         key_curvature, key_momentum = jax.random.split(key)
-        last = state.tuning.left == 1
+        position, last = state.position, state.tuning.left == 1
         pooled = Measured(*(jnp.mean(part, axis=0) for part in reports.measured))
         gathered = self._found.meet(state.metric, reports.gathered)
         memory = jax.tree.map(lambda new, old: jnp.where(last, old, new), gathered, state.metric)
-        metric = self._metric(memory, state.position)
-        measured = self._measure(key_curvature, target, state.anchor, state.position, batch, metric)
+        metric = self._metric(memory, position)
+        measured = tuning.measure(key_curvature, target, self.gradient, state.anchor, position, batch, metric)
         chosen = jax.tree.map(lambda old, new: jnp.where(last, old, new), pooled, measured)
-        step_size = chosen.step_size(self.damping, self.schedule.reach).astype(state.position.dtype)
+        step_size = chosen.step_size(self.damping, self._tolerance)
+        if self.correction is not None:
+            step_size = jnp.where(last, jnp.exp(jnp.mean(reports.log_step)), step_size)
+        step_size = step_size.astype(position.dtype)
         tuned = state.tuning._replace(step_size=step_size, measured=chosen, left=state.tuning.left - 1)
-        shake = shaken(metric, normal(key_momentum, state.position.shape, state.position.dtype))
-        friction = jnp.asarray(self.damping, state.position.dtype)
-        motion = Motion(state.position, shake / jnp.sqrt(step_size), friction, step_size)
+        shake = shaken(metric, normal(key_momentum, position.shape, position.dtype))
+        friction = jnp.asarray(self.damping, position.dtype)
+        motion = Motion(position, shake / jnp.sqrt(step_size), friction, step_size)
         return state._replace(motion=motion, metric=memory, tuning=tuned)
 
     def keep(self, target: Target, state: State) -> PyTree:
@@ -370,9 +374,8 @@ class StochasticGradient(Sampler):
         sizes = [float(self._size(state.tuning)) for state in states]
         least, most = f"{min(sizes):.3g}", f"{max(sizes):.3g}"
         shown = least if least == most else f"{least} to {most}"
-        exact = (self.schedule.asymptotically_exact and self.noise == 1.0) or (
-            self.correction is not None and self.correction.exact
-        )
+        exact = self.correction.exact if self.correction is not None else self.schedule.asymptotically_exact
+        exact = exact and self.noise == 1.0 and self._found.settles
         said = (
             "asymptotically exact." if exact else "not asymptotically exact: what its steps get wrong stays as a bias."
         )

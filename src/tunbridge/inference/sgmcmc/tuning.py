@@ -13,11 +13,17 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from tunbridge.core.data import Data
 from tunbridge.core.tree import unravel
-from tunbridge.core.types import Params
+from tunbridge.core.types import Key, PyTree
+from tunbridge.inference import scales
+from tunbridge.inference.sampler import shapes
 from tunbridge.inference.sgmcmc.preconditioners import Metric
+from tunbridge.inference.sgmcmc.subsampling import Estimator, Slope
+from tunbridge.model.model import Target
 
 _PERCENT = (40, 60, 80)
 """When chains meet, in percent of warm-up."""
@@ -26,6 +32,8 @@ _STIFFNESS, _HEAT = 0.1, 0.05
 """The step size times the largest curvature, and by how much gradient noise may heat the chain."""
 _STRIDE = 0.02
 """A step of the descent, in the prior's scales and for momentum that is forgotten at once."""
+_ACCEPTANCE, _GAIN = 0.65, 0.05
+"""The acceptance that corrected steps are tuned to, and how fast."""
 _MEMORY = 0.95
 """Of the descent's running mean of squared gradients."""
 
@@ -43,10 +51,20 @@ class Measured(NamedTuple):
     noise: Array
     """The variance of the gradient in these units, of the noisiest group of unknowns."""
 
-    def step_size(self, friction: Any, reach: float) -> Array:
+    def step_size(self, friction: Any, tolerance: "Tolerance") -> Array:
         """The largest that is small enough."""
-        heats = 2.0 * _HEAT * friction / jnp.maximum(self.noise, jnp.finfo(self.noise.dtype).tiny)
-        return reach * jnp.minimum(_STIFFNESS / self.curvature, heats)
+        noise = tolerance.independence * self.noise
+        heats = 2.0 * _HEAT * friction / jnp.maximum(noise, jnp.finfo(self.noise.dtype).tiny)
+        return tolerance.reach * jnp.minimum(_STIFFNESS / self.curvature, heats)
+
+
+class Tolerance(NamedTuple):
+    """What a step size may make use of."""
+
+    reach: float
+    """How many times larger than a constant one a schedule's first step may be."""
+    independence: Any
+    """How much of the gradient's noise does not cancel within an epoch."""
 
 
 class Tuning(NamedTuple):
@@ -86,10 +104,63 @@ def stride(friction: Any) -> Array:
     return _STRIDE * jnp.asarray(friction)
 
 
-def noisiest(like: Params, halves: Array, metric: Metric, share: Any) -> Array:
-    """The variance of a batch's gradient in the metric's units, of the group of unknowns that has most.
+def arrival(warmup: Array) -> Array:
+    """The step of the descent from which on gradients are worth remembering."""
+    return warmup * (_PERCENT[0] // 2) // 100
 
-    `halves` (2, unknowns) are the gradients of the two halves of a batch, `share` the part of all rows it holds.
+
+def answer(tuning: Tuning, acceptance: Array) -> Tuning:
+    """A step size nearer to that of the acceptance wanted, until the last meeting."""
+    learns = (tuning.left > 0) & ~tuning.descends
+    factor = jnp.exp(_GAIN * (jnp.nan_to_num(acceptance, nan=_ACCEPTANCE) - _ACCEPTANCE))
+    return tuning._replace(step_size=jnp.where(learns, factor, 1.0).astype(tuning.step_size.dtype) * tuning.step_size)
+
+
+def measure(
+    key: Key, target: Target, estimator: Estimator, anchor: PyTree, position: Array, batch: Data, metric: Metric
+) -> Measured:
+    """The largest curvature here, by this batch, and the noise of its gradient in the group that has most."""
+
+    def slope_of(position: Array) -> Array:
+        return estimator.slope(target, anchor, position, batch).gradient
+
+    curvature = scales.curvature(key, slope_of, position, metric.scale)
+    if batch.num < 2:
+        return Measured(curvature, jnp.zeros_like(curvature))
+    spread = metric.scale * variance(halves(target, estimator, anchor, position, batch), target, batch)
+    groups = jax.tree.leaves(unravel(shapes(target.model), spread))
+    return Measured(curvature, jnp.max(jnp.stack([jnp.mean(group) for group in groups])))
+
+
+def halves(target: Target, estimator: Estimator, anchor: PyTree, position: Array, batch: Data) -> Slope:
+    """The estimates by both halves of a batch, with a leading axis."""
+    half = batch.num // 2
+    parts = jax.tree.map(lambda leaf: leaf[: 2 * half].reshape(2, half, *leaf.shape[1:]), batch)
+    return jax.vmap(lambda part: estimator.slope(target, anchor, position, part))(parts)
+
+
+def variance(halves: Slope, target: Target, batch: Data) -> Array:
+    """Of the whole batch's gradient, of rows that are drawn without replacement."""
+    left = 1.0 - jnp.minimum(batch.num / target.num, 1.0)
+    return left * ((halves.gradient[0] - halves.gradient[1]) / 2.0) ** 2
+
+
+def independence(friction: float, epoch: int) -> float:
+    r"""The share of the gradient's noise that heats a chain whose epochs see each row once.
+
+    The noise of the K batches of an epoch sums to 0, so that momentum :math:`y_t = \rho y_{t-1} + n_t` with
+    :math:`\rho = 1 - \alpha` that lasts for several epochs hardly feels it. It is the variance of y, with a covariance
+    of -1 / (K - 1) between batches of one epoch, by that of independent batches.
+
+    Examples
+    --------
+    >>> independence(1.0, 50), round(independence(0.01, 10), 3)
+    (1.0, 0.036)
     """
-    variance = (1.0 - share) * metric.scale * ((halves[0] - halves[1]) / 2.0) ** 2
-    return jnp.max(jnp.stack([jnp.mean(leaf) for leaf in jax.tree.leaves(unravel(like, variance))]))
+    if epoch < 2:
+        return 1.0
+    rho = (1.0 - friction) ** np.arange(epoch)
+    single, pairs = np.cumsum(rho**2), np.cumsum(rho) ** 2
+    part = single - (pairs - single) / (epoch - 1)
+    rest = (1.0 - friction) ** (2 * np.arange(1, epoch + 1)) * part[-1] / (1.0 - (1.0 - friction) ** (2 * epoch))
+    return float(np.mean(part + rest) * (1.0 - (1.0 - friction) ** 2))
