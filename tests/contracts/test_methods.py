@@ -38,6 +38,9 @@ TINY = {
     "mclmc": tb.MCLMC(run=RUN),
     "adjustedmclmc": tb.AdjustedMCLMC(max_steps=20, run=RUN),
     "ellipticalslice": tb.EllipticalSlice(run=RUN),
+    "sgld": tb.SGLD(run=RUN),
+    "sghmc": tb.SGHMC(run=RUN),
+    "sgnht": tb.SGNHT(run=RUN),
     "temperedsmc": tb.TemperedSMC(particles=40, mutations=3, ess=0.3),
 }
 POINT = ("map", "ensemble", "mcdropout", "swag", "laplace")

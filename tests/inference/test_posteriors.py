@@ -92,6 +92,6 @@ def test_an_ensemble_of_ensembles_is_one_loop(key):
 def test_the_registry_names_its_methods():
     assert tb.METHODS["map"] is tb.MAP
     assert "map" in tb.METHODS
-    assert len(tb.METHODS) == len(set(tb.METHODS)) == 23
+    assert len(tb.METHODS) == len(set(tb.METHODS)) == 26
     with pytest.raises(tb.InputError, match=r"a method of map, ensemble, mcdropout, swag, .*; got 'nutz'"):
         tb.METHODS["nutz"]

@@ -157,6 +157,24 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("exact", 0.12),
         "tanh_unit": Promise("exact", 0.15),
     },
+    "sgld": {  # by its step: twice as biased as momentum is, and slower
+        "linear": Promise("biased", 0.15),
+        "linear_unknown": Promise("biased", 0.2),
+        "logistic": Promise("biased", 0.15),
+        "tanh_unit": Promise("biased", 0.2),
+    },
+    "sghmc": {
+        "linear": Promise("biased", 0.12),
+        "linear_unknown": Promise("biased", 0.15),
+        "logistic": Promise("biased", 0.12),
+        "tanh_unit": Promise("biased", 0.15),
+    },
+    "sgnht": {
+        "linear": Promise("biased", 0.12),
+        "linear_unknown": Promise("biased", 0.15),
+        "logistic": Promise("biased", 0.12),
+        "tanh_unit": Promise("biased", 0.15),
+    },
     "temperedsmc": {  # 2,000 particles
         "linear": Promise("exact", 0.15),
         "linear_unknown": Promise("exact", 0.15),

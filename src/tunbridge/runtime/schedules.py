@@ -110,7 +110,7 @@ class Cyclical(Pacing):
     r"""Cycles of :math:`\frac12 (1 + \cos \pi u)`: hot at first to find another place, then cool to sample it.
 
     :cite:t:`zhang2020cyclical` leave the noise out in the first part of a cycle, the exploration, and keep no draws of
-    it; :cite:t:`izmailov2021bayesian` do not.
+    it; :cite:t:`izmailov2021what` do not.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class SGHMC(Underdamped):
         w_{t+1} = w_t + \eta A r_{t+1}
 
     Friction :math:`\alpha` takes away what the noise of :math:`\hat g` brings in; without it, that is with noise of the
-    gradient alone, the chain would heat up without end. In the notation of :cite:t:`izmailov2021bayesian`
+    gradient alone, the chain would heat up without end. In the notation of :cite:t:`izmailov2021what`
     :math:`\mu = 1 - \alpha` is the momentum and :math:`\eta` the learning rate.
 
     Parameters

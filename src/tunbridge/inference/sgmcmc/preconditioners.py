@@ -96,7 +96,7 @@ class RMSprop(Preconditioner):
     damping
         :math:`\delta`.
     forever
-        Follow gradients after warm-up too, as :cite:t:`izmailov2021bayesian` do. The draws are then of another
+        Follow gradients after warm-up too, as :cite:t:`izmailov2021what` do. The draws are then of another
         distribution: the drift that a moving A asks for is left out.
     """
 

@@ -28,7 +28,7 @@ from tunbridge.model.model import Target
 _PERCENT = (40, 60, 80)
 """When chains meet, in percent of warm-up."""
 NUM_MEETINGS = len(_PERCENT)
-_STIFFNESS, _HEAT = 0.1, 0.05
+_STIFFNESS, _HEAT = 0.1, 0.03
 """The step size times the largest curvature, and by how much gradient noise may heat the chain."""
 _STRIDE = 0.02
 """A step of the descent, in the prior's scales and for momentum that is forgotten at once."""
