@@ -49,7 +49,7 @@ class Network(Protocol):
 class Normalised(Protocol):
     """A network in which a normalisation follows some layers, so that the norms of their filters do not matter."""
 
-    def normalised(self, weights: PyTree) -> list[tuple[str, str | None]]:
+    def normalised(self, weights: PyTree) -> Sequence[tuple[str, str | None]]:
         """Paths of the weight and the bias (None if there is none) of each such layer, as `tree.paths` gives them."""
         ...
 

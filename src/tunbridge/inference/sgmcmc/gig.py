@@ -93,10 +93,9 @@ def _hat(
     level = end - start
 
     def propose(key: Key) -> tuple[Array, Array]:
-        key_place, key_excess, key_accept = jax.random.split(key, 3)
-        place = (level + fall + rise) * jax.random.uniform(key_place, level.shape, level.dtype)
-        excess = jax.random.exponential(key_excess, level.shape, level.dtype)
-        height = jax.random.exponential(key_accept, level.shape, level.dtype)
+        place, *others = jax.random.uniform(key, (3, *level.shape), level.dtype)
+        excess, height = (-jnp.log1p(-u) for u in others)
+        place = (level + fall + rise) * place
         tail = jnp.where(place < level + fall, end + fall * excess, start - rise * excess)
         x = jnp.where(place < level, start + place, tail)
         return x, log_density(x) >= -height - jnp.where(place < level, 0.0, excess)

@@ -90,7 +90,7 @@ class Scaling(Move):
                 "Use priors.Normal, or leave the move out.",
             )
         orbits = self.orbits(model.network, like.weights)
-        for one, found in zip(orbits, changes(jax.random.key(0), model, orbits), strict=True):
+        for one, found in zip(orbits, changes(model, orbits), strict=True):
             if not found <= self.tolerance:
                 raise InputError(
                     f"outputs that stay the same within {self.tolerance:g} where moves.{type(self).__name__} scales "

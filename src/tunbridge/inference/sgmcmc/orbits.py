@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
@@ -85,21 +86,27 @@ def orbit(weights: PyTree, layout: PyTree, entering: str, bias: str | None, leav
     return Orbit(entering, tuple(parts))
 
 
-def changes(key: Key, model: Model, orbits: list[Orbit]) -> list[float]:
+def changes(model: Model, orbits: list[Orbit]) -> list[float]:
     """How much outputs change, relative to the largest, when the units of each orbit are halved or doubled at random.
 
     At weights from the prior, its own unknowns at their medians. Halves and doubles are exact in any precision.
     """
-    key_params, key_x, key_factors = jax.random.split(key, 3)
-    draws = [_typical(key_one, model) for key_one in jax.random.split(key_params, _DRAWS)]
-    x, outputs = _rows(key_x, model), jax.jit(model.outputs)
-    before = jnp.stack([outputs(params, x) for params in draws])
-    found = []
-    for number, one in enumerate(orbits):
-        key_one = jax.random.fold_in(key_factors, number)
-        after = jnp.stack([outputs(_perturbed(key_one, one, params), x) for params in draws])
-        found.append(float(jnp.max(jnp.abs(after - before)) / jnp.max(jnp.abs(before))))
-    return found
+    typical = jax.jit(lambda keys: jax.lax.map(lambda key: _typical(key, model), keys))
+    draws = typical(jax.random.split(jax.random.key(0), _DRAWS))
+    leaves = jax.tree.leaves(draws.weights)
+    rng = np.random.default_rng(0)
+    x = jnp.asarray(_rows(rng, model))
+
+    @jax.jit
+    def outputs(factors: list[Array]) -> Array:
+        return jax.lax.map(lambda params: model.outputs(_scaled(params, orbits, factors), x), draws)
+
+    units = [first.units(leaves[first.number][0]) for first, *_ in (one.parts for one in orbits)]
+    still = [np.ones(shape, leaves[0].dtype) for shape in units]
+    turned = [rng.choice([0.5, 2.0], shape).astype(leaves[0].dtype) for shape in units]
+    before = outputs(still)
+    after = [outputs([*still[:i], turned[i], *still[i + 1 :]]) for i in range(len(orbits))]
+    return [float(jnp.max(jnp.abs(one - before)) / jnp.max(jnp.abs(before))) for one in after]
 
 
 def _typical(key: Key, model: Model) -> Params:
@@ -108,17 +115,17 @@ def _typical(key: Key, model: Model) -> Params:
     return params._replace(scales=scales)
 
 
-def _perturbed(key: Key, one: Orbit, params: Params) -> Params:
+def _scaled(params: Params, orbits: list[Orbit], factors: list[Array]) -> Params:
     leaves, structure = jax.tree.flatten(params.weights)
-    first = one.parts[0]
-    doubled = jax.random.bernoulli(key, shape=first.units(leaves[first.number]))
-    return params._replace(weights=jax.tree.unflatten(structure, one.act(leaves, jnp.where(doubled, 2.0, 0.5))))
+    for one, factor in zip(orbits, factors, strict=True):
+        leaves = one.act(leaves, factor)
+    return params._replace(weights=jax.tree.unflatten(structure, leaves))
 
 
-def _rows(key: Key, model: Model) -> Array:
+def _rows(rng: np.random.Generator, model: Model) -> np.ndarray:
     """Inputs that any network takes: positive numbers, or the first two of a vocabulary."""
     row = model.example()
     shape = (_ROWS, *row.shape[1:])
-    if jnp.issubdtype(row.dtype, jnp.integer):
-        return jax.random.randint(key, shape, 0, 2, row.dtype)
-    return jax.random.uniform(key, shape, row.dtype, 0.1, 2.0)
+    if np.issubdtype(row.dtype, np.integer):
+        return rng.integers(0, 2, shape, row.dtype)
+    return rng.uniform(0.1, 2.0, shape).astype(row.dtype)
