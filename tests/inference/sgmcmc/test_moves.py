@@ -120,10 +120,8 @@ PRIORS = {
 @pytest.mark.parametrize("name", quick(PRIORS, ("known and unknown",)))
 def test_rescaling_leaves_the_prior_and_functions_as_they_are_and_forgets_the_ratio(name, key):
     model, data = bound(prior=PRIORS[name])
-    move, target = moves.Rescaling(), tb.Target(model, 5.0)
-    move.check(model)
     before = prior_draws(model, key)
-    after = moved(move, target, before, key)
+    after = moved(moves.Rescaling(), tb.Target(model, 5.0), before, key)
     assert rescaled_pvalues(model, after).min() > RARE
     logs = [np.log((unit(params.weights, 0, 0) ** 2).sum(axis=1)) for params in (before, after)]
     assert stats.spearmanr(*logs).statistic < 0.9
@@ -297,15 +295,15 @@ def test_networks_tell_what_they_normalise():
 
 def test_a_large_epsilon_is_noticed():
     model, _ = bound(Normed(epsilon=0.1), priors.Normal(0.4), SEQUENCES)
-    with pytest.raises(tb.InputError, match=r"within 0.001 .* conv/weight; got a change by"):
+    with pytest.raises(tb.InputError, match=r"within 0.01 .* conv/weight; got a change by"):
         moves.NormRedraw().check(model)
     moves.NormRedraw(tolerance=1.0).check(model)
 
 
 def test_networks_behind_an_offset_are_moved():
-    x = np.random.default_rng(0).uniform(0.5, 1.0, (5, 3))
-    network = tb.Model(Offset(RELU), priors.Normal(1.0), tb.likelihoods.Poisson())
-    moves.Rescaling().check(network.bind(tb.Data(x, np.ones(5, int)))[0])
+    rows = np.random.default_rng(0).uniform(0.5, 1.0, (5, 4)), np.ones(5, int)
+    model, _ = tb.Model(Offset(MLP((3,), "relu")), priors.Normal(1.0), tb.likelihoods.Poisson()).bind(tb.Data(*rows))
+    moves.Rescaling().check(model)
 
 
 @pytest.mark.parametrize("activation", quick(("tanh", "gelu", "softplus"), ("tanh",)))
@@ -336,7 +334,6 @@ def test_priors_whose_weights_are_not_independent_normals_are_refused(prior):
     [
         ([("layers/0/weight", "layers/0/bias", "nowhere")], "a path among .* got 'nowhere'"),
         ([("layers/0/weight", "layers/1/bias", "layers/1/weight")], "the same units; got .* layers/1/bias with"),
-        ([("layers/0/weight", None, "layers/1/weight")], "units of layers/0/weight"),
     ],
 )
 def test_wrong_paths_are_refused(paths, sentence):
@@ -365,7 +362,12 @@ def test_wrong_calls_are_refused():
 def test_units_that_are_zero_or_not_numbers_stay(number, key):
     model, _ = bound()
     params = prior_draws(model, key)
-    broken = params._replace(weights=jax.tree.map(lambda leaf: leaf.at[0].set(number), params.weights))
+    rest = np.arange(NUM) > 0
+    broken = params._replace(
+        weights=jax.tree.map(
+            lambda leaf: np.where(rest.reshape(-1, *(leaf.ndim - 1) * [1]), leaf, np.float32(number)), params.weights
+        )
+    )
     after = moved(moves.Rescaling(), tb.Target(model, 5.0), broken, key)
     for leaf in jax.tree.leaves(after.weights):
         np.testing.assert_array_equal(leaf[0], np.full(leaf.shape[1:], number))

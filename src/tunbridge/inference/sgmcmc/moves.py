@@ -14,12 +14,13 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Normalised, Params, PyTree
 from tunbridge.inference.sgmcmc import gig
-from tunbridge.inference.sgmcmc.orbits import Orbit, changes, orbit
+from tunbridge.inference.sgmcmc.orbits import Orbit, Units, batches, orbit, violation
 from tunbridge.model.model import Model, Target
 from tunbridge.model.networks.mlp import MLP
 from tunbridge.model.networks.offset import Offset
@@ -54,7 +55,7 @@ class Scaling(Move):
     """A move that scales units, layer by layer, under independent normal weights."""
 
     paths: tuple[tuple[str | None, ...], ...] | None = eqx.field(default=None, converter=_rows, static=True)
-    tolerance: float = eqx.field(default=1e-3, converter=float)
+    tolerance: float = eqx.field(default=1e-2, converter=float)
     names: ClassVar[tuple[str, ...]]
     """What the paths of one layer are."""
 
@@ -71,8 +72,8 @@ class Scaling(Move):
         """The paths of a network that is known to have the symmetry; InputError if it is not."""
 
     @abc.abstractmethod
-    def draw(self, key: Key, one: Orbit, squares: list[Array]) -> Array:
-        """A factor for each unit, from the squares of the weights in prior standard deviations."""
+    def draw(self, key: Key, entering: Units, leaving: Units) -> Array:
+        """A factor for each unit, from the squares of its weights in prior standard deviations."""
 
     def orbits(self, network: Any, weights: PyTree) -> list[Orbit]:
         """What is scaled, in turn."""
@@ -89,28 +90,29 @@ class Scaling(Move):
                 f"priors.{type(model.prior).__name__}",
                 "Use priors.Normal, or leave the move out.",
             )
-        orbits = self.orbits(model.network, like.weights)
-        for one, found in zip(orbits, changes(model, orbits), strict=True):
-            if not found <= self.tolerance:
-                raise InputError(
-                    f"outputs that stay the same within {self.tolerance:g} where moves.{type(self).__name__} scales "
-                    f"the units of {one.path}",
-                    f"a change by {found:.2g} of the largest output",
-                    "Name other layers with paths=, or leave the move out.",
-                )
+        found = violation(model, self.orbits(model.network, like.weights), self.tolerance)
+        if found is not None:
+            path, change = found
+            raise InputError(
+                f"outputs that stay the same within {self.tolerance:g} where moves.{type(self).__name__} scales the "
+                f"units of {path}",
+                f"a change by {change:.2g} of the largest output",
+                "Name other layers with paths=, or leave the move out.",
+            )
 
     def __call__(self, key: Key, target: Target, params: Params) -> Params:
-        """Each layer's factors given all else."""
+        """The factors of layers without an array in common given all else, then those of others."""
         model = target.model
         layout = model.network.layout(params.weights)
         variances = model.prior.variances(params.weights, params.scales, layout)
         units = jax.tree.map(lambda w, v: w / jnp.sqrt(v * target.temperature), model.weights(params), variances)
         raw, structure = jax.tree.flatten(params.weights)
         squares = [jnp.square(z) for z in jax.tree.leaves(units)]
-        for number, one in enumerate(self.orbits(model.network, params.weights)):
-            factor = self.draw(jax.random.fold_in(key, number), one, squares)
-            factor = jnp.where(jnp.isfinite(factor) & (factor > 0), factor, 1.0)
-            raw, squares = one.act(raw, factor), one.act(squares, jnp.square(factor))
+        for number, batch in enumerate(batches(self.orbits(model.network, params.weights))):
+            entering, leaving = (batch.units(squares, divided=divided) for divided in (False, True))
+            factors = self.draw(jax.random.fold_in(key, number), entering, leaving)
+            factors = jnp.where(jnp.isfinite(factors) & (factors > 0), factors, 1.0)
+            raw, squares = batch.act(raw, factors), batch.act(squares, jnp.square(factors))
         return params._replace(weights=jax.tree.unflatten(structure, raw))
 
 
@@ -137,7 +139,8 @@ class NormRedraw(Scaling):
         (weight, bias) of each layer, as ``("conv/weight", "conv/bias")``; None for the bias of a layer without. By
         default what the network's own method `normalised` says.
     tolerance
-        By how much outputs may change in the check, where norms are halved or doubled, relative to the largest.
+        By how much outputs may change when norms are halved or doubled, relative to the largest: what `check` allows.
+        Numbers of bfloat16 are rounded to 0.004.
 
     Examples
     --------
@@ -158,11 +161,10 @@ class NormRedraw(Scaling):
             )
         return rows
 
-    def draw(self, key: Key, one: Orbit, squares: list[Array]) -> Array:
+    def draw(self, key: Key, entering: Units, leaving: Units) -> Array:
         """The new norm over the present one."""
-        present = one.sums(squares, divided=False)
-        num = one.num(squares, divided=False)
-        return jnp.sqrt(jax.random.chisquare(key, num, present.shape, present.dtype) / present)
+        degrees = jnp.asarray(entering.num, entering.sums.dtype)
+        return jnp.sqrt(jax.random.chisquare(key, degrees, dtype=degrees.dtype) / entering.sums)
 
 
 class Rescaling(Scaling):
@@ -176,7 +178,7 @@ class Rescaling(Scaling):
 
         p(u) \propto u^{(d_1 - d_2) / 2 - 1} \exp\Big(-\frac{\lVert z_1 \rVert^2 u + \lVert z_2 \rVert^2 / u}{2T}\Big).
 
-    Units of a layer are drawn at once, layers in turn.
+    Units of a layer are drawn at once, layers in turn (all those at once that have no array in common).
 
     Parameters
     ----------
@@ -210,13 +212,12 @@ class Rescaling(Scaling):
         layers = [f"layers/{number}" for number in range(len(network.hidden) + 1)]
         return [(f"{one}/weight", f"{one}/bias", f"{after}/weight") for one, after in itertools.pairwise(layers)]
 
-    def draw(self, key: Key, one: Orbit, squares: list[Array]) -> Array:
+    def draw(self, key: Key, entering: Units, leaving: Units) -> Array:
         """The root of a generalised inverse Gaussian number."""
-        psi, chi = one.sums(squares, divided=False), one.sums(squares, divided=True)
-        power = _power(one.num(squares, divided=False), one.num(squares, divided=True))
-        return jnp.sqrt(gig.sample(key, power, psi, chi))
+        power = _power(entering.num, leaving.num)
+        return jnp.sqrt(gig.sample(key, power, entering.sums, leaving.sums))
 
 
-def _power(entering: int, leaving: int) -> float:
+def _power(entering: np.ndarray, leaving: np.ndarray) -> np.ndarray:
     """The p of `gig`, for so many numbers that enter and leave a unit: half the power of a in the Jacobian."""
     return (entering - leaving) / 2.0

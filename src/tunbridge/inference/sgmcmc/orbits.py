@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
@@ -51,15 +52,58 @@ class Orbit(NamedTuple):
             moved[part.number] = leaf / each if part.divided else leaf * each
         return moved
 
-    def sums(self, leaves: list[Array], *, divided: bool) -> Array:
+    def units(self, leaves: list[Array], *, divided: bool) -> "Units":
         """Of the numbers of each unit that are divided, or of those that are multiplied."""
         own = [(part, leaves[part.number]) for part in self.parts if part.divided == divided]
-        return functools.reduce(jnp.add, [jnp.sum(leaf, axis=part.within(leaf)) for part, leaf in own])
+        if not own:
+            return Units(np.zeros(0), jnp.zeros(0))
+        sums = functools.reduce(jnp.add, [jnp.sum(leaf, axis=part.within(leaf)) for part, leaf in own])
+        num = sum(math.prod(leaf.shape[axis] for axis in part.within(leaf)) for part, leaf in own)
+        return Units(np.full(sums.size, num), jnp.ravel(sums))
 
-    def num(self, leaves: list[Array], *, divided: bool) -> int:
-        """How many numbers of a unit these are."""
-        own = [(part, leaves[part.number]) for part in self.parts if part.divided == divided]
-        return sum(math.prod(leaf.shape[axis] for axis in part.within(leaf)) for part, leaf in own)
+    def shape(self, leaves: list[Array]) -> tuple[int, ...]:
+        """How many units there are along each of the axes that run over them."""
+        return self.parts[0].units(leaves[self.parts[0].number])
+
+
+class Units(NamedTuple):
+    """How many numbers each unit has, and what they add up to, (units,) each."""
+
+    num: np.ndarray
+    sums: Array
+
+
+class Batch(NamedTuple):
+    """Orbits without an array in common, whose units can be drawn at once."""
+
+    orbits: tuple[Orbit, ...]
+
+    def units(self, leaves: list[Array], *, divided: bool) -> Units:
+        """Those of all orbits, one after another."""
+        each = [one.units(leaves, divided=divided) for one in self.orbits]
+        return Units(np.concatenate([one.num for one in each]), jnp.concatenate([one.sums for one in each]))
+
+    def act(self, leaves: list[Array], factors: Array) -> list[Array]:
+        """The leaves with the factors of all units in place."""
+        shapes = [one.shape(leaves) for one in self.orbits]
+        ends = np.cumsum([math.prod(shape) for shape in shapes])[:-1]
+        for one, shape, factor in zip(self.orbits, shapes, jnp.split(factors, ends), strict=True):
+            leaves = one.act(leaves, factor.reshape(shape))
+        return leaves
+
+
+def batches(orbits: Sequence[Orbit]) -> list[Batch]:
+    """The orbits in as few batches as putting each into the first that takes it makes."""
+    found: list[list[Orbit]] = []
+    for one in orbits:
+        own = {part.number for part in one.parts}
+        free = (batch for batch in found if not any(part.number in own for other in batch for part in other.parts))
+        batch = next(free, None)
+        if batch is None:
+            found.append([one])
+        else:
+            batch.append(one)
+    return [Batch(tuple(batch)) for batch in found]
 
 
 def orbit(weights: PyTree, layout: PyTree, entering: str, bias: str | None, leaving: str | None = None) -> Orbit:
@@ -86,27 +130,34 @@ def orbit(weights: PyTree, layout: PyTree, entering: str, bias: str | None, leav
     return Orbit(entering, tuple(parts))
 
 
-def changes(model: Model, orbits: list[Orbit]) -> list[float]:
-    """How much outputs change, relative to the largest, when the units of each orbit are halved or doubled at random.
+def violation(model: Model, orbits: Sequence[Orbit], tolerance: float) -> tuple[str, float] | None:
+    """The path of the orbit along which outputs change the most, and by how much relative to the largest output.
 
-    At weights from the prior, its own unknowns at their medians. Halves and doubles are exact in any precision.
+    None if, with all orbits at once, they change by less than the tolerance. Units are halved or doubled at random,
+    which is exact in any precision, at weights from the prior, its own unknowns at their medians.
     """
     typical = jax.jit(lambda keys: jax.lax.map(lambda key: _typical(key, model), keys))
     draws = typical(jax.random.split(jax.random.key(0), _DRAWS))
-    leaves = jax.tree.leaves(draws.weights)
+    leaves = [leaf[0] for leaf in jax.tree.leaves(draws.weights)]
     rng = np.random.default_rng(0)
     x = jnp.asarray(_rows(rng, model))
+    turned = [rng.choice([0.5, 2.0], one.shape(leaves)).astype(leaves[0].dtype) for one in orbits]
+    still = [np.ones_like(factor) for factor in turned]
 
     @jax.jit
     def outputs(factors: list[Array]) -> Array:
         return jax.lax.map(lambda params: model.outputs(_scaled(params, orbits, factors), x), draws)
 
-    units = [first.units(leaves[first.number][0]) for first, *_ in (one.parts for one in orbits)]
-    still = [np.ones(shape, leaves[0].dtype) for shape in units]
-    turned = [rng.choice([0.5, 2.0], shape).astype(leaves[0].dtype) for shape in units]
     before = outputs(still)
-    after = [outputs([*still[:i], turned[i], *still[i + 1 :]]) for i in range(len(orbits))]
-    return [float(jnp.max(jnp.abs(one - before)) / jnp.max(jnp.abs(before))) for one in after]
+
+    def change(factors: list[np.ndarray]) -> float:
+        return float(jnp.max(jnp.abs(outputs(factors) - before)) / jnp.max(jnp.abs(before)))
+
+    if change(turned) <= tolerance:
+        return None
+    alone = [change([*still[:i], turned[i], *still[i + 1 :]]) for i in range(len(orbits))]
+    worst = int(np.argmax(alone))
+    return orbits[worst].path, alone[worst]
 
 
 def _typical(key: Key, model: Model) -> Params:
@@ -115,7 +166,7 @@ def _typical(key: Key, model: Model) -> Params:
     return params._replace(scales=scales)
 
 
-def _scaled(params: Params, orbits: list[Orbit], factors: list[Array]) -> Params:
+def _scaled(params: Params, orbits: Sequence[Orbit], factors: list[Array]) -> Params:
     leaves, structure = jax.tree.flatten(params.weights)
     for one, factor in zip(orbits, factors, strict=True):
         leaves = one.act(leaves, factor)
