@@ -137,13 +137,9 @@ class StochasticGradient(Sampler):
         self._check(bound, num)
         key_settle = jax.random.fold_in(key, 3)
         epoch = -(-data.num // num)
-        preconditioner = self.preconditioner
-        if preconditioner is None:
-            preconditioner = Fisher() if self.step_size is None else Identity()
         settled = dataclasses.replace(
             self,
             schedule=self.schedule.settled(self.run.thin),
-            preconditioner=preconditioner,
             gradient=self.gradient.settled(bound, data, epoch, key_settle, options),
             correction=None if self.correction is None else self.correction.settled(data),
             independence=tuning.independence(float(self.damping), epoch),
@@ -169,7 +165,7 @@ class StochasticGradient(Sampler):
         anchor = self.gradient.begin(target, position)
         slope = self.gradient.slope(target, anchor, position, batch).gradient
         variance = jnp.ones_like(position)
-        if self._tunes or not isinstance(self.preconditioner, Identity):
+        if not isinstance(self._found, Identity) or self._tunes:
             variance = scales.prior_variance(key_prior, target, batch)
         memory = self._found.begin(like, slope, variance)
         friction = jnp.asarray(self.damping, position.dtype)
@@ -183,7 +179,9 @@ class StochasticGradient(Sampler):
         motion = Motion(position, jnp.zeros_like(position), friction, jnp.asarray(step_size, position.dtype))
         noise = jnp.zeros_like(position) if self.known_noise is None else ()
         zero = jnp.zeros((), jnp.int32)
-        return State(motion, memory, anchor, tuned, noise, jnp.ones_like(position), zero, warmup.astype(jnp.int32))
+        return State(
+            motion, memory, anchor, tuned, noise, jnp.ones_like(position), zero, jnp.asarray(warmup, jnp.int32)
+        )
 
     @property
     def _tunes(self) -> bool:
@@ -195,8 +193,9 @@ class StochasticGradient(Sampler):
 
     @property
     def _found(self) -> Preconditioner:
-        assert self.preconditioner is not None  # settled before the loop
-        return self.preconditioner
+        if self.preconditioner is not None:
+            return self.preconditioner
+        return Fisher() if self._tunes else Identity()
 
     def _size(self, tuned: Tuning | tuple[()]) -> Any:
         """The step size that was given or found."""

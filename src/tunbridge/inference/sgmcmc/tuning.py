@@ -92,10 +92,9 @@ def begin(variance: Array, slope: Array, measured: Measured, step_size: Array, w
 
 
 def descent(tuning: Tuning, slope: Array) -> tuple[Tuning, Metric]:
-    """A metric in which a step goes as far as the prior's scale, whatever the gradient."""
+    """A metric in which a step goes as far as the prior's scale, whatever the gradient, and noise no further."""
     squares = _MEMORY * tuning.squares + (1.0 - _MEMORY) * slope**2
-    tiny = jnp.finfo(slope.dtype).tiny ** 0.5
-    stiffness = (jnp.sqrt(squares) + tiny) / jnp.sqrt(tuning.variance)
+    stiffness = jnp.maximum(jnp.sqrt(squares / tuning.variance), 1.0 / tuning.variance)
     return tuning._replace(squares=squares), Metric(1.0 / stiffness, jnp.sqrt(stiffness))
 
 
