@@ -56,6 +56,11 @@ PARTS = [
         {"b": tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)), "a": tb.likelihoods.Ordinal(3)}, (2, 1)
     ).bind(jnp.zeros((4, 3))),
     tb.networks.Offset(tb.networks.MLP((3,)), 0),
+    tb.networks.LeNet5("relu", 3),
+    tb.networks.ResNet20(8, 2),
+    tb.networks.VGG(11, 0.5),
+    tb.networks.CNNLSTM(100, 4, outputs=2),
+    tb.networks.Cast(tb.networks.ResNet20()),
     tb.Params({"w": jnp.ones(2)}, (), (jnp.zeros(()),)),
     model(),
     model(likelihood=tb.likelihoods.Gaussian(dist.TruncatedNormal(0.0, 1.0, low=0.1))).bind(table())[0],

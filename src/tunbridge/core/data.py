@@ -145,7 +145,7 @@ def _refuse_nonfinite(rows: np.ndarray, name: str) -> None:
         return
     with np.errstate(over="ignore"):
         device = rows.reshape(len(rows), -1).astype(jax.dtypes.canonicalize_dtype(rows.dtype), copy=False)
-    finite = np.isfinite(device.astype(np.float64, copy=False)).all(axis=1)
+    finite = np.isfinite(device).all(axis=1)
     if not finite.all():
         bad = np.flatnonzero(~finite)
         shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")

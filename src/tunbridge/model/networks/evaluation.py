@@ -29,12 +29,12 @@ class Evaluation:
             return outputs, activations
 
         self.outputs, self._pullback, found = jax.vjp(run, shifts, flat[sites.rest], has_aux=True)
-        self.activations = [self._activations(group, found) for group in sites.groups]
-        """Of each group, (positions, inputs), with a 1 for the bias."""
+        self.activations = [self._activations(group, found, flat.dtype) for group in sites.groups]
+        """Of each group, (positions, inputs), with a 1 for the bias, in the weights' own precision."""
 
-    def _activations(self, group: Group, found: dict[Place, Array]) -> Array:
+    def _activations(self, group: Group, found: dict[Place, Array], dtype: Any) -> Array:
         parts = [found[place].reshape(-1, found[place].shape[-1]) for place in group.places]
-        a = jnp.concatenate(parts)
+        a = jnp.concatenate(parts).astype(dtype)
         return jnp.concatenate([a, jnp.ones((len(a), 1), a.dtype)], axis=1) if group.biased else a
 
     def cotangents(self, columns: Array) -> tuple[list[Array], Array]:

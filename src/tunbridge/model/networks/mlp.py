@@ -11,6 +11,7 @@ from jax import Array
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
+from tunbridge.model.networks import sizes
 from tunbridge.model.networks.layout import Leaf
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -27,6 +28,12 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "sign": jnp.sign,
     "step": lambda a: jnp.heaviside(a, 1.0),
 }
+
+
+def check_activation(name: str) -> None:
+    """InputError unless there is an activation of this name."""
+    if name not in ACTIVATIONS:
+        raise InputError(f"an activation of {', '.join(ACTIVATIONS)}", repr(name), "Choose one of these.")
 
 
 class MLP(eqx.Module):
@@ -60,21 +67,14 @@ class MLP(eqx.Module):
         hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
         if any(units < 1 for units in hidden) or (outputs is not None and outputs < 1):
             raise InputError("at least one unit a layer", f"{hidden}, outputs {outputs}", "Use positive numbers.")
-        if activation not in ACTIVATIONS:
-            raise InputError(f"an activation of {', '.join(ACTIVATIONS)}", repr(activation), "Choose one of these.")
+        check_activation(activation)
         self.hidden, self.activation, self.outputs = hidden, activation, outputs
 
     def init(self, key: Key, x: Array) -> PyTree:
         """Weights N(0, 1/fan-in), biases 0."""
-        if self.outputs is None:
-            raise InputError(
-                "a network that knows its outputs",
-                "MLP(outputs=None)",
-                "Say MLP(..., outputs=1), or fit it to data.",
-            )
         if x.ndim != 2:
             raise InputError("x of shape (points, features) for an MLP", f"shape {x.shape}", "Flatten the features.")
-        widths = (x.shape[1], *self.hidden, self.outputs)
+        widths = (x.shape[1], *self.hidden, sizes.outputs(self))
         keys = jax.random.split(key, len(widths) - 1)
         layers = [
             {"weight": jax.random.normal(k, (a, b)) / math.sqrt(a), "bias": jnp.zeros(b)}

@@ -1,0 +1,191 @@
+"""Images with labels, that people measure methods on: from a folder, or downloaded once."""
+
+import dataclasses
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.datasets import formats
+from tunbridge.datasets.download import cache, fetch
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """Where a set comes from.
+
+    Parameters
+    ----------
+    name
+        Of the folder for its files.
+    address
+        What the names of its files are appended to.
+    files
+        The MD5 of each.
+    read
+        What the folder with its files holds.
+    shape
+        Of an image.
+    first
+        The first labels of the training set, by which sets with files of the same names are told apart.
+    """
+
+    name: str
+    address: str
+    files: dict[str, str]
+    read: Callable[[Path], formats.Labelled]
+    shape: tuple[int, int, int]
+    first: tuple[int, ...]
+
+    @property
+    def npz(self) -> str:
+        """The name of the one file that the set may be in."""
+        return f"{self.name.replace('-', '_')}.npz"
+
+
+MNIST = Source(
+    "mnist",
+    "https://ossci-datasets.s3.amazonaws.com/mnist/",
+    dict(
+        zip(
+            formats.IDX,
+            (
+                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
+                "d53e105ee54ea40749a09fcbcd1e9432",
+                "9fb629c4189551a2d022fa330f9573f3",
+                "ec29112dd5afa0611ce80d1b7f02629c",
+            ),
+            strict=True,
+        )
+    ),
+    formats.idx,
+    (28, 28, 1),
+    (5, 0, 4, 1, 9, 2, 1, 3, 1, 4),
+)
+FASHION_MNIST = Source(
+    "fashion-mnist",
+    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    dict(
+        zip(
+            formats.IDX,
+            (
+                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
+                "25c81989df183df01b3e8a0aad5dffbe",
+                "bef4ecab320f06d8554ea6380940ec79",
+                "bb300cfdad3c16e7a12a480ee83cd310",
+            ),
+            strict=True,
+        )
+    ),
+    formats.idx,
+    (28, 28, 1),
+    (9, 0, 0, 3, 0, 2, 7, 2, 5, 5),
+)
+CIFAR10 = Source(
+    "cifar10",
+    "https://www.cs.toronto.edu/~kriz/",
+    {formats.BATCHES: "c58f30108f718f92721af3b95e74349a"},
+    formats.cifar,
+    (32, 32, 3),
+    (6, 9, 9, 4, 1, 1, 2, 7, 8, 3),
+)
+
+
+def mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
+    """Handwritten digits :cite:p:`lecun1998gradient`: 60,000 to train on and 10,000 to test on.
+
+    Images are (points, 28, 28, 1) from 0 to 1, labels are the digits.
+
+    Parameters
+    ----------
+    folder
+        Where mnist.npz is (x_train, y_train, x_test, y_test, images of unsigned bytes) or the four original
+        files ``train-images-idx3-ubyte.gz`` and so on. None looks into the folder that the environment variable
+        TUNBRIDGE_DATA names, if it does, and then downloads them, once.
+    """
+    return _loaded(MNIST, folder)
+
+
+def fashion_mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
+    """Articles of clothing in the form of MNIST :cite:p:`xiao2017fashion`: 60,000 to train on and 10,000 to test on.
+
+    Images are (points, 28, 28, 1) from 0 to 1, labels are T-shirt, trouser, pullover, dress, coat, sandal, shirt,
+    sneaker, bag, ankle boot, as 0 to 9.
+
+    Parameters
+    ----------
+    folder
+        As for `mnist`; the file is fashion_mnist.npz. Debian's package dataset-fashion-mnist is in
+        ``/usr/share/datasets/fashion-mnist``.
+    """
+    return _loaded(FASHION_MNIST, folder)
+
+
+def cifar10(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
+    """Photographs of ten kinds of things :cite:p:`krizhevsky2009learning`: 50,000 to train on and 10,000 to test on.
+
+    Images are (points, 32, 32, 3) from 0 to 1, in the order of the original files; labels are airplane, automobile,
+    bird, cat, deer, dog, frog, horse, ship, truck, as 0 to 9.
+
+    Parameters
+    ----------
+    folder
+        As for `mnist`; the file is cifar10.npz, the original ``cifar-10-python.tar.gz``.
+    """
+    return _loaded(CIFAR10, folder)
+
+
+def _loaded(source: Source, folder: str | os.PathLike | None) -> tuple[Data, Data]:
+    named = os.environ.get("TUNBRIDGE_DATA") if folder is None else folder
+    place = _found(source, Path(named)) if named else None
+    if place is None and folder is not None:
+        raise InputError(
+            f"{source.npz}, or {' and '.join(source.files)}, in the folder",
+            f"neither in {folder}",
+            "Check the folder, or leave it out to download them.",
+        )
+    if place is None:
+        place = cache() / source.name
+        for name, md5 in source.files.items():
+            fetch(source.address + name, md5, place)
+    x_train, y_train, x_test, y_test = _read(source, place)
+    return _data(source, x_train, y_train, place), _data(source, x_test, y_test, place)
+
+
+def _found(source: Source, folder: Path) -> Path | None:
+    """The file, or the folder with the files, of a set in a folder."""
+    if not folder.is_dir():
+        raise InputError("a folder with data", f"{folder}, which is none", "Check folder=, or TUNBRIDGE_DATA.")
+    if (folder / source.npz).is_file():
+        return folder / source.npz
+    places = (folder / source.name, folder)
+    return next((place for place in places if all((place / name).is_file() for name in source.files)), None)
+
+
+def _read(source: Source, place: Path) -> formats.Labelled:
+    try:
+        found = formats.npz(place) if place.is_file() else source.read(place)
+    except formats.DAMAGED as error:
+        raise InputError(f"readable files of {source.name}", f"{place}: {error}", "Get them anew.") from error
+    labels = tuple(int(label) for label in np.ravel(found[1])[: len(source.first)])
+    if place.is_dir() and labels != source.first:
+        raise InputError(
+            f"the labels of {source.name}, which begin {source.first}",
+            f"{labels} in {place}",
+            "Name another folder: sets in the form of MNIST have files of the same names.",
+        )
+    return found
+
+
+def _data(source: Source, x: np.ndarray, y: np.ndarray, place: Path) -> Data:
+    """Images from 0 to 1, with a channel even if there is one, and labels (points,)."""
+    if x.dtype != np.uint8 or x.shape[1:] not in (source.shape, source.shape[:2]) or len(x) != y.size:
+        raise InputError(
+            f"images of {source.shape} unsigned bytes, and as many labels",
+            f"{x.dtype} {x.shape} and labels {y.shape} in {place}",
+            "Get the file anew.",
+        )
+    return Data(np.divide(x, 255, dtype=np.float32).reshape(-1, *source.shape), np.ravel(y).astype(np.int32))
