@@ -22,6 +22,7 @@ from tunbridge.core.types import Key, Normalised, Params, PyTree
 from tunbridge.inference.sgmcmc import gig
 from tunbridge.inference.sgmcmc.orbits import Orbit, Units, batches, orbit, violation
 from tunbridge.model.model import Model, Target
+from tunbridge.model.networks.cast import Cast
 from tunbridge.model.networks.mlp import MLP
 from tunbridge.model.networks.offset import Offset
 
@@ -118,7 +119,7 @@ class Scaling(Move):
 
 def _bare(network: Any) -> Any:
     """The network whose weights these are."""
-    while isinstance(network, Offset):
+    while isinstance(network, Offset | Cast):
         network = network.network
     return network
 

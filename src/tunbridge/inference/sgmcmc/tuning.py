@@ -135,7 +135,7 @@ def halves(target: Target, estimator: Estimator, anchor: PyTree, position: Array
     """The estimates by both halves of a batch, with a leading axis."""
     half = batch.num // 2
     parts = jax.tree.map(lambda leaf: leaf[: 2 * half].reshape(2, half, *leaf.shape[1:]), batch)
-    return jax.vmap(lambda part: estimator.slope(target, anchor, position, part))(parts)
+    return jax.lax.map(lambda part: estimator.slope(target, anchor, position, part), parts)
 
 
 def variance(halves: Slope, target: Target, batch: Data) -> Array:
