@@ -86,7 +86,30 @@ class Identity(Preconditioner):
         return None
 
 
-class RMSprop(Preconditioner):
+class Running(Preconditioner):
+    """A running mean of squared gradients."""
+
+    decay: eqx.AbstractVar[float]
+    damping: eqx.AbstractVar[float]
+    forever: eqx.AbstractVar[bool]
+
+    def __check_init__(self):
+        if not 0.0 <= self.decay < 1.0:
+            raise InputError("a decay from 0 to below 1", f"{self.decay}", "Try 0.99.")
+        if not self.damping >= 0:
+            raise InputError("a damping of at least 0", f"{self.damping}", "Try 1e-7.")
+
+    @property
+    def settles(self) -> bool:
+        """Unless it goes on forever."""
+        return not self.forever
+
+    def share(self, adapts: Array) -> Any:
+        """What a gradient contributes to the mean."""
+        return 1.0 - self.decay if self.forever else jnp.where(adapts, 1.0 - self.decay, 0.0)
+
+
+class RMSprop(Running):
     r""":math:`A = 1 / (\sqrt v + \delta)`, v a running mean of squared gradients :cite:p:`li2016preconditioned`.
 
     Parameters
@@ -104,29 +127,20 @@ class RMSprop(Preconditioner):
     damping: float = eqx.field(default=1e-7, converter=float)
     forever: bool = eqx.field(default=False, static=True)
 
-    def __check_init__(self):
-        _check(self.decay, self.damping)
-
-    @property
-    def settles(self) -> bool:
-        """Unless it goes on forever."""
-        return not self.forever
-
     def begin(self, like: Params, slope: Array, variance: Array) -> Array:
         """The first gradient, squared."""
         return slope**2
 
     def follow(self, memory: Array, slope: Array, adapts: Array) -> Array:
         """The running mean."""
-        share = 1.0 - self.decay
-        return memory + (share if self.forever else jnp.where(adapts, share, 0.0)) * (slope**2 - memory)
+        return memory + self.share(adapts) * (slope**2 - memory)
 
     def metric(self, memory: Array) -> Metric:
         """Of the running mean."""
         return _inverse(jnp.sqrt(memory) + self.damping)
 
 
-class Adam(Preconditioner):
+class Adam(Running):
     r""":math:`A = 1 / (\sqrt{\hat v} + \delta)`, v as in `RMSprop` but from 0, :math:`\hat v = v / (1 - \beta^t)`.
 
     The second half of Adam :cite:p:`kingma2015adam`, whose first is the momentum of `tunbridge.SGHMC`.
@@ -145,14 +159,6 @@ class Adam(Preconditioner):
     damping: float = eqx.field(default=1e-8, converter=float)
     forever: bool = eqx.field(default=False, static=True)
 
-    def __check_init__(self):
-        _check(self.decay, self.damping)
-
-    @property
-    def settles(self) -> bool:
-        """Unless it goes on forever."""
-        return not self.forever
-
     def begin(self, like: Params, slope: Array, variance: Array) -> tuple[Array, Array]:
         """The first gradient, squared, and what a mean from 0 on lacks."""
         return (1.0 - self.decay) * slope**2, jnp.full((), 1.0, slope.dtype) * self.decay
@@ -160,7 +166,7 @@ class Adam(Preconditioner):
     def follow(self, memory: tuple[Array, Array], slope: Array, adapts: Array) -> tuple[Array, Array]:
         """The running mean."""
         mean, lacks = memory
-        share = (1.0 - self.decay) if self.forever else jnp.where(adapts, 1.0 - self.decay, 0.0)
+        share = self.share(adapts)
         return mean + share * (slope**2 - mean), lacks * (1.0 - share)
 
     def metric(self, memory: tuple[Array, Array]) -> Metric:
@@ -278,10 +284,3 @@ class Groups(Preconditioner):
 def _inverse(stiffness: Array) -> Metric:
     root = jnp.sqrt(stiffness)
     return Metric(1.0 / stiffness, root)
-
-
-def _check(decay: float, damping: float) -> None:
-    if not 0.0 <= decay < 1.0:
-        raise InputError("a decay from 0 to below 1", f"{decay}", "Try 0.99.")
-    if not damping >= 0:
-        raise InputError("a damping of at least 0", f"{damping}", "Try 1e-7.")
