@@ -13,21 +13,19 @@ from jax import Array
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, Result
 from tunbridge.core.random import normal
-from tunbridge.core.tree import flatten_with_paths, ravel, unravel
+from tunbridge.core.tree import ravel, unravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.base import Iterative, check_door
-from tunbridge.inference.chains import Chains
-from tunbridge.inference.mixing import TEMPERATURE
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.recorded import Recorded
-from tunbridge.inference.sampler import Info, Sampler, shapes
+from tunbridge.inference.sampler import Info, shapes
 from tunbridge.inference.sgmcmc import tuning
 from tunbridge.inference.sgmcmc.corrections import Correction
 from tunbridge.inference.sgmcmc.moves import Move
 from tunbridge.inference.sgmcmc.preconditioners import Fisher, Identity, Metric, Preconditioner, shaken, times
 from tunbridge.inference.sgmcmc.splittings import Motion, Push, Splitting
 from tunbridge.inference.sgmcmc.subsampling import SVRG, Estimator, Plain, Slope
+from tunbridge.inference.sgmcmc.temperature import Thermometer
 from tunbridge.inference.sgmcmc.tuning import Measured, Tolerance, Tuning
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run, Trace
@@ -70,7 +68,7 @@ class Report(NamedTuple):
     gathered: PyTree
 
 
-class StochasticGradient(Sampler):
+class StochasticGradient(Thermometer):
     """A sampler whose step costs a batch. A subclass says which motion it follows; the fields are described there."""
 
     step_size: float | None = None
@@ -337,35 +335,9 @@ class StochasticGradient(Sampler):
         motion = Motion(position, shake / jnp.sqrt(step_size), friction, step_size)
         return state._replace(motion=motion, metric=memory, tuning=tuned)
 
-    def keep(self, target: Target, state: State) -> PyTree:
-        """The position or the outputs, and the kinetic temperature of each group of unknowns."""
-        groups = jax.tree.leaves(unravel(shapes(target.model), state.heat))
-        return super().keep(target, state), jnp.stack([jnp.mean(group) for group in groups])
-
-    def facts(self, target: Target, state: State) -> dict[str, float]:
-        """The coldest and the hottest group of unknowns, for the progress bar."""
-        heat = np.asarray(state.heat)
-        sizes = [int(np.prod(leaf.shape)) for leaf in jax.tree.leaves(shapes(target.model))]
-        means = [part.mean() for part in np.split(heat, np.cumsum(sizes)[:-1], axis=-1)]
-        return {"coldest": float(min(means)), "hottest": float(max(means))}
-
-    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Chains | Recorded:
-        """The draws of all chains, with the temperature of each group of unknowns."""
-        plan, pacing = self.run.plan(), self.schedule
-        num = min(len(trace.kept[1]) for trace in traces)
-        draws = pacing.samples((1 + np.arange(num)) * plan.thin - 1)
-        kept = [
-            trace._replace(
-                kept=jax.tree.map(lambda leaf: leaf[:num][draws], trace.kept[0]),
-                info=jax.tree.map(lambda leaf: leaf[:num][draws], trace.info),
-            )
-            for trace in traces
-        ]
-        found = super().posterior(model, data, kept, key)
-        heat = np.stack([np.asarray(trace.kept[1])[:num][draws] for trace in traces])
-        names = [f"{TEMPERATURE}{path}" for path, _ in flatten_with_paths(shapes(model))]
-        warm = {name: jnp.asarray(heat[..., i]) for i, name in enumerate(names)}
-        return dataclasses.replace(found, stats={**found.stats, **warm})
+    def are_draws(self, steps: np.ndarray) -> np.ndarray:
+        """All but those of an exploration."""
+        return self.schedule.samples(steps)
 
     def notes(self, traces: list[Trace]) -> tuple[str, ...]:
         """The step size, and what it does."""
