@@ -46,8 +46,10 @@ def _kept(key: Key, make: Callable[[], Array], like: Array) -> Array:
     """What a function makes, in a loop of one turn.
 
     XLA keeps what a loop made; all else it would make anew in each of the loops that use it. That the turns are one it
-    must not know: no word has more than 32 bits.
+    must not know: no word has more than 32 bits. An accelerator, which would ask the host for the turns, is spared it.
     """
+    if jax.default_backend() != "cpu":
+        return make()
     turns = jax.lax.population_count(jax.random.key_data(key)[0]) <= np.uint32(32)
     return jax.lax.fori_loop(0, turns.astype(jnp.int32), lambda _, __: make(), like)
 
