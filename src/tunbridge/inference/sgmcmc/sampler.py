@@ -289,7 +289,7 @@ class StochasticGradient(Sampler):
         energy = motion.step_size * motion.momentum * times(metric, motion.momentum)
         heat = state.heat + (1.0 - _MEMORY) * (energy - state.heat)
         motion = motion._replace(position=self._moved(jax.random.fold_in(key, 1), target, motion.position, state.step))
-        gradients = self.correction.length * batch.num / target.num + 2.0
+        gradients = (self.correction.length * batch.num + 2 * self.correction.deciding) / target.num
         nan = jnp.full_like(found.log_density, jnp.nan)
         info = Info.of(found.log_density, found.acceptance, jnp.asarray(False), nan, gradients, Result.DIVERGED)
         return State(motion, memory, state.anchor, tuned, (), heat, state.step + 1, state.warmup), info
