@@ -250,11 +250,7 @@ def metropolis() -> dict[str, Any]:
     """Logistic regression of 100,000 rows: exact, approximate and no Metropolis steps; bias and the data they see."""
     known = classes()
     rows = 4 * ONE_PERCENT
-    single, ten, minibatch = (
-        tb.corrections.Metropolis(1),
-        tb.corrections.Metropolis(10),
-        tb.corrections.MinibatchMetropolis,
-    )
+    exact, minibatch = tb.corrections.Metropolis, tb.corrections.MinibatchMetropolis
     methods: dict[str, tuple[Any, int, int]] = {
         "SGLD, all rows decide": (tb.SGLD(4e-6, correction=exact(1)), 2500, 1),
         "SGHMC, all rows decide after 10": (tb.SGHMC(4e-6, friction=0.1, correction=exact(10)), 1500, 1),
