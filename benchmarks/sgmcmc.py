@@ -1,9 +1,10 @@
 """Stochastic-gradient MCMC on known densities: what its steps get wrong, and what puts it right.
 
-python benchmarks/sgmcmc.py [--quick] [bias] [ravine] [chen] [rotated]
+python benchmarks/sgmcmc.py [--quick] [bias] [ravine] [chen]
 
 -> benchmarks/results/sgmcmc.json, one section a word; without words all. A minute or two each on two cores;
---quick is a tenth of that and records nothing. `sgmcmc_rows.py` adds the studies on data.
+--quick is a tenth of that and records nothing. `sgmcmc_rows.py` and `sgmcmc_review.py` add
+studies on data.
 """
 
 import json
@@ -299,44 +300,7 @@ def judged(name: str, values: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
     return row
 
 
-ROTATED = (1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
-KEPT = 2500
-
-
-def rotated() -> dict[str, Any]:
-    """SGLD on two correlated normals, gradient noise 0.1: ESS grows with the step, the Stein discrepancy turns."""
-    turned = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2)
-    precision = turned @ np.diag([3.0, 1.0]) @ turned.T
-
-    def log_density(w: Any) -> Any:
-        return -0.5 * w @ jnp.asarray(precision, w.dtype) @ w
-
-    problem = known(lambda w: jnp.sum(jax.vmap(log_density)(w.reshape(-1, 2))), 2 * PAIRS, 0.1**2, 5000)
-    rows = []
-    for step in ROTATED:
-        draws = drawn(tb.SGLD(step / 2, run=run(10_000, batch_size=1, chains=1)), problem)[0][0]
-        values = draws.reshape(-1, PAIRS, 2).swapaxes(0, 1)
-        discrepancies = []
-        for chain in values:
-            thinned = chain[:: max(1, len(chain) // KEPT)]
-            discrepancies.append(np.log10(tb.diagnostics.stein_discrepancy(thinned, -thinned @ precision)))
-        ess = [float(np.min(tb.diagnostics.ess_bulk(chain[None]))) for chain in values]
-        covariance = np.cov(values.reshape(-1, 2).T)
-        trace = float(np.trace(covariance @ precision) / 2)
-        rows.append(
-            {
-                "h": step,
-                "log10_ksd": float(np.mean(discrepancies)),
-                "log10_ksd_sd": float(np.std(discrepancies, ddof=1)),
-                "ess": float(np.mean(ess)),
-                "variance_ratio": trace,
-            }
-        )
-        print(rows[-1], flush=True)
-    return {"rows": rows, "iterations": few(10_000), "draws_of_ksd": KEPT}
-
-
-SECTIONS = {"bias": bias, "ravine": ravine, "chen": chen, "rotated": rotated}
+SECTIONS = {"bias": bias, "ravine": ravine, "chen": chen}
 
 
 def save(word: str, section: dict[str, Any], script: str) -> None:
