@@ -30,6 +30,16 @@ _SAVE_SECONDS, _SAVE_SHARE = 0.5, 20.0
 """Seconds between saves: at least the first, and the second times what a save takes."""
 
 
+def next_length(length: int, asked: int, elapsed: float, least: float) -> int:
+    """Steps of the next chunk, of which the last took `elapsed` seconds for `length` steps and the quickest `least`.
+
+    A chunk has a price of its own (an epoch's permutation is drawn again), which the quickest tells: chunks are so long
+    that it takes about a quarter of the time at most.
+    """
+    wanted = max(_CHUNK_SECONDS, 4.0 * least)
+    return max(1, min(8 * asked, int(length * wanted / max(elapsed, 1e-6))))
+
+
 def cores() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -103,6 +113,7 @@ class Lane:
         self._meetings = method.meetings(plan.warmup) if plan.warmup else ()
         self.carry: program.Carry
         self._length, self._next_save = 1, 0.0
+        self._least: float | None = None
         self._records: list[np.ndarray] = []
         self._checkpoint: Checkpoint | None = None
 
@@ -156,7 +167,12 @@ class Lane:
             self._records.append(pack(buffer, count, self._one))
         elapsed = time.perf_counter() - began
         length = stop - self.step
-        self._length = max(1, min(8 * self._length, int(length * _CHUNK_SECONDS / max(elapsed, 1e-6))))
+        least = 0.0
+        if self._least is None:  # the first chunk may have compiled: it tells nothing
+            self._least = float("inf")
+        else:
+            least = self._least = min(self._least, elapsed)
+        self._length = next_length(length, self._length, elapsed, least)
         self.carry, self.step, self.seconds = carry, stop, self.seconds + elapsed
         if self._cursor is not None:
             self._place = {"epoch": self._cursor.epoch, "used": self._cursor.used}

@@ -63,6 +63,11 @@ class Correction(eqx.Module):
         """With all rows at hand."""
         return dataclasses.replace(self, rows=Everything.of(data, type(self).__name__))
 
+    @property
+    @abc.abstractmethod
+    def deciding(self) -> int:
+        """How many rows the log posterior is taken of."""
+
     @abc.abstractmethod
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
         """The log posterior at both ends."""
@@ -122,6 +127,11 @@ class Metropolis(Correction):
     def __check_init__(self):
         _check_length(self.length)
 
+    @property
+    def deciding(self) -> int:
+        """All."""
+        return self.rows.num
+
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
         """Of all rows."""
         like = shapes(target.model)
@@ -153,6 +163,11 @@ class MinibatchMetropolis(Correction):
         _check_length(self.length)
         if isinstance(self.num, float) or self.num < 1:
             raise InputError("num as a whole number of at least 1", f"{self.num}", "Try 1000.")
+
+    @property
+    def deciding(self) -> int:
+        """As told."""
+        return self.num
 
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
         """Of the same rows."""

@@ -287,8 +287,8 @@ class StochasticGradient(Thermometer):
 
     def _price(self, target: Target, batch: Data) -> Any:
         """Gradients of all rows that a step costs."""
-        share = batch.num / target.num
-        return share if self.correction is None else share * (1 + self.correction.length)
+        paths = () if self.correction is None else (self.correction.length * batch.num, 2 * self.correction.deciding)
+        return (batch.num + sum(paths)) / target.num
 
     def _moved(self, key: Key, target: Target, position: Array, step: Array) -> Array:
         """After the moves whose turn it is."""
