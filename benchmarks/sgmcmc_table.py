@@ -151,7 +151,7 @@ def put(section, name, found):
 def reference_row(problem):
     """How the reference itself predicts, where its inputs are the rows to be judged on."""
     reference, y = problem.reference, np.asarray(problem.test.y).reshape(-1)
-    found = {"between_halves": reference.checks["between halves"], "rows": problem.data.num, **reference.checks}
+    found = {"rows": problem.data.num, **reference.checks}
     if reference.classes:
         chosen = reference.probs[np.arange(len(y)), y.astype(int)]
         return {
