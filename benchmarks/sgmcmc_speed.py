@@ -1,6 +1,6 @@
 """Stochastic-gradient samplers beside blackjax, posteriors (torch) and our own optimiser, in one run on one thread.
 
-    [TUNBRIDGE_DATA=FOLDER] python benchmarks/sgmcmc_speed.py --peer PYTHON [--rounds 7]
+    [TUNBRIDGE_DATA=FOLDER] python benchmarks/sgmcmc_speed.py --peer PYTHON [--rounds 7] [--parts table images]
     -> benchmarks/results/sgmcmc_speed.json
 
 Small: 13-50-1 tanh, 500 rows, batches of 32, known noise. Blackjax's kernels run in one jitted `fori_loop`, with rows
@@ -29,7 +29,7 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from record import record
+from record import RESULTS, record
 
 import tunbridge as tb
 
@@ -37,7 +37,7 @@ HERE = Path(__file__).parent
 NOISE, PACE, ALPHA = 0.3, 1e-5, 0.1
 REGRESSION = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(NOISE))
 CLASSIFIER = tb.Model(tb.networks.MLP((256,), "relu"), tb.priors.Normal(1.0), tb.likelihoods.Categorical(10))
-SMALL, LARGE = (1_000, 11_000), (79, 5 * 79)
+SMALL, LARGE = (1_000, 11_000), (150, 250)
 """Steps of a short and of a long run."""
 INNER = 10
 """Gradients a step of blackjax's sghmc."""
@@ -58,9 +58,9 @@ OURS = {
 }
 IMAGES = {
     "map": tb.MAP(),
-    "sgld": tb.SGLD(1e-6),
-    "sghmc": tb.SGHMC(1e-6),
-    "sghmc, RMSprop": tb.SGHMC(1e-4, preconditioner=RMS()),
+    "sgld": tb.SGLD(1e-8),
+    "sghmc": tb.SGHMC(1e-8),
+    "sghmc, RMSprop": tb.SGHMC(1e-6, preconditioner=RMS()),
     "sghmc, step size measured": tb.SGHMC(),
 }
 
@@ -84,7 +84,7 @@ def ours(method, model, data, batch, steps):
     if isinstance(method, tb.MAP):
         method = tb.MAP(train=tb.Train(steps, batch))
     else:
-        warmup = 500 if method.step_size is None else 0
+        warmup = 100 if method.step_size is None else 0
         kept = 20 if model is REGRESSION else 1
         run = tb.Run(1, warmup, kept, (steps - warmup) // kept, batch)
         method = type(method)(**{**vars(method), "run": run})
@@ -210,20 +210,17 @@ def large(rows, rounds):
     """Images, against our own optimiser."""
     data = tb.Data(*rows)
     cases = {
-        name: partial(apart, partial(ours, method, CLASSIFIER, data, 128), LENGTHS[name == "sghmc, step size measured"])
-        for name, method in IMAGES.items()
+        name: partial(apart, partial(ours, method, CLASSIFIER, data, 128), LARGE) for name, method in IMAGES.items()
     }
     found = race(cases, rounds)
     return {"methods": summary(found), "against map": {name: ratio(found, "map", name) for name in found}}
-
-
-LENGTHS = {False: LARGE, True: (500 + 79, 500 + 5 * 79)}
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", required=True)
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--parts", nargs="+", choices=("table", "images"), default=("table", "images"))
     options = parser.parse_args()
     if "intra_op" not in os.environ.get("XLA_FLAGS", ""):
         flags = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -231,11 +228,17 @@ if __name__ == "__main__":
         sys.exit(subprocess.run(["taskset", "-c", "0", sys.executable, *sys.argv], env=one, check=False).returncode)
     load = os.getloadavg()[0]
     table, pictures, images = arrays()
-    with tempfile.TemporaryDirectory() as folder:
-        made = Path(folder) / "arrays.npz"
-        np.savez(made, x=table[0], y=table[1])
-        with peer(options.peer, made) as (versions, ask):
-            found = {"13-50-1": small(table, ask, options.rounds)}
-    found["784-256-10"] = large(pictures, options.rounds)
-    facts = {"threads": 1, "rounds": options.rounds, "images": images, "load before": load, "torch versions": versions}
-    record("sgmcmc_speed", {**facts, "blackjax": blackjax.__version__, **found})
+    path = RESULTS / "sgmcmc_speed.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    found.pop("machine", None)
+    found |= {"threads": 1, "rounds": options.rounds, "images": images, "load before": load}
+    found["blackjax"] = blackjax.__version__
+    if "table" in options.parts:
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / "arrays.npz"
+            np.savez(made, x=table[0], y=table[1])
+            with peer(options.peer, made) as (versions, ask):
+                found |= {"torch versions": versions, "13-50-1": small(table, ask, options.rounds)}
+        record("sgmcmc_speed", found, show=False)
+    if "images" in options.parts:
+        record("sgmcmc_speed", {**found, "784-256-10": large(pictures, options.rounds)}, show=False)

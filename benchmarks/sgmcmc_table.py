@@ -6,8 +6,8 @@
 NAME is a reference of `tunbridge.bench.recipes`, or `kin8nm` for the course of the NLL with time, which needs
 uci/kin8nm.npz in FOLDER. Stochastic-gradient samplers have their defaults: 4 chains, 4,000 steps of warm-up and 25,000
 after it, of which 500 are kept, batches of 32 rows (10 of the curve's 30); the others theirs. A fit is made twice with
-one key: the first time compiles. Example-gradients are rows that gradients were taken of, all chains and members
-together.
+one key: the first time compiles what methods before it did not. Seconds are of the processor, all threads: others may
+use the machine. Example-gradients are rows that gradients of steps were taken of, all chains and members together.
 """
 
 import argparse
@@ -67,7 +67,7 @@ class Counter:
 
     def __init__(self):
         self.steps, self.last, self.course = 0, {}, []
-        self.began = time.perf_counter()
+        self.began = time.process_time()
 
     def __call__(self, event):
         members = tuple(event.members)
@@ -75,18 +75,22 @@ class Counter:
         fresh = event.step - (before if event.step > before else 0)
         self.last[members] = event.step
         self.steps += fresh * len(members)
-        self.course.append((time.perf_counter() - self.began, event.step, event.members[0]))
+        self.course.append((time.process_time() - self.began, event.step, members))
+
+    def when(self, step):
+        """Seconds until every member had done so many steps."""
+        return max(min(took for took, done, who in self.course if who == one and done >= step) for one in self.last)
 
 
 def fit(method, model, data, key):
     """A posterior, seconds, and what was counted."""
     counter = Counter()
-    began = time.perf_counter()
+    began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tb.ConvergenceWarning)
         posterior = method.fit(model, data, key=key, progress=False, callbacks=(counter,))
     jax.block_until_ready(jax.tree.leaves(posterior))
-    return posterior, time.perf_counter() - began, counter
+    return posterior, time.process_time() - began, counter
 
 
 def rows_a_step(name, method, num):
@@ -209,10 +213,7 @@ def course(method, model, train, test):
     logs = -0.5 * ((y - outputs) / noise) ** 2 - np.log(noise * np.sqrt(2 * np.pi))
     nll = [-float(np.mean(np.log(np.mean(np.exp(logs[:, :end]), axis=(0, 1))))) for end in ends]
     rmse = [float(np.sqrt(np.mean((outputs[:, :end].mean((0, 1)) - y) ** 2))) for end in ends]
-    slowest = [(when, step) for when, step, member in counter.course]
-    reached = [
-        min((when for when, step in slowest if step >= run.warmup + end * run.thin), default=seconds) for end in ends
-    ]
+    reached = [counter.when(run.warmup + end * run.thin) for end in ends]
     share = float(np.mean(posterior.stats["gradients"]))
     counted = [2 * (run.warmup + int(end) * run.thin) * share * train.num for end in ends]
     found = {"seconds": reached, "NLL": nll, "RMSE": rmse, "example_gradients": counted}
