@@ -8,7 +8,7 @@ import pytest
 
 import tunbridge as tb
 from tunbridge.bench import ReferenceError, fidelity, load_reference, make_reference
-from tunbridge.bench.recipes import RECIPES
+from tunbridge.bench.recipes import RECIPES, halves
 from tunbridge.core import archive
 
 INPUTS = np.linspace(-2.0, 2.0, 5)[:, None]
@@ -50,6 +50,24 @@ def test_the_shipped_reference_has_passed_its_checks(shipped):
     assert tuple(shipped.provenance["key"]) == tuple(np.asarray(jax.random.key_data(RECIPES["curve"]().key)))
     assert "R-hat" in str(shipped)
     assert "<caption>reference curve</caption>" in shipped._repr_html_()
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes"),
+    [("diabetes", (400, 88, 1), False), ("breast_cancer", (400, 114, 2), True), ("wine", (400, 36, 3), True)],
+)
+def test_references_of_tables_belong_to_the_rows_their_recipe_holds_out(name, shape, classes):
+    found, recipe = load_reference(name), RECIPES[name]()
+    assert all(found.checks[check] < limit for check, limit in (("R-hat", 1.01), ("means apart", 0.1)))
+    assert found.checks["deviations apart"] < 0.1
+    assert (found.predictions.shape, found.classes) == (shape, classes)
+    assert found.noise.shape == (400, 0 if classes else 1)
+    np.testing.assert_allclose(found.x, recipe.inputs, rtol=1e-5, atol=1e-6)
+    train, test = halves(name)
+    assert found.provenance["rows"] == train.num == recipe.data.num
+    assert test.num == len(found.x)
+    if classes:
+        assert np.mean(found.probs.argmax(axis=1) == np.asarray(test.y).reshape(-1)) > 0.95
 
 
 @pytest.mark.slow
@@ -96,7 +114,7 @@ def test_what_cannot_be_checked_is_refused(line, key):
 
 
 def test_other_files_and_other_inputs_are_refused(shipped, tmp_path, key):
-    with pytest.raises(tb.InputError, match="one of curve"):
+    with pytest.raises(tb.InputError, match="one of breast_cancer, curve, diabetes, wine"):
         load_reference("nothing")
     archive.write(tmp_path / "other.npz", {"kind": "another"}, {})
     with pytest.raises(tb.LoadError, match="no reference"):

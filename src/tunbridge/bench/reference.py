@@ -108,7 +108,7 @@ class Reference:
 
 
 def load_reference(path: str | os.PathLike) -> Reference:
-    """A reference from a file, or by name one that comes with the package: "curve".
+    """A reference from a file, or by name one that comes with the package: curve, diabetes, breast_cancer, wine.
 
     Examples
     --------
