@@ -286,9 +286,10 @@ class StochasticGradient(Thermometer):
         return motion, tuned if self.correction is None else tuning.answer(tuned, acceptance)
 
     def _price(self, target: Target, batch: Data) -> Any:
-        """Gradients of all rows that a step costs."""
-        paths = () if self.correction is None else (self.correction.length * batch.num, 2 * self.correction.deciding)
-        return (batch.num + sum(paths)) / target.num
+        """How many times a step looks at all rows."""
+        if self.correction is None:
+            return batch.num / target.num
+        return (self.correction.length * batch.num + 2 * self.correction.deciding) / target.num
 
     def _moved(self, key: Key, target: Target, position: Array, step: Array) -> Array:
         """After the moves whose turn it is."""
