@@ -78,7 +78,7 @@ class StochasticGradient(Thermometer):
     correction: Correction | None = eqx.field(default=None, kw_only=True)
     moves: tuple[Move, ...] = eqx.field(default=(), converter=tuple, kw_only=True)
     noise: float = eqx.field(default=1.0, converter=float, kw_only=True)
-    run: Run = eqx.field(default=Run(warmup=4000, draws=500, thin=50), kw_only=True)
+    run: Run = eqx.field(default=Run(warmup=10_000, draws=500, thin=50), kw_only=True)
     independence: float = eqx.field(default=1.0, converter=float, kw_only=True)
     """Found by `fit`: see `tuning.independence`."""
 
