@@ -4,7 +4,7 @@
     -> benchmarks/results/sgmcmc_table.json, a row at a time; rows that are there are not made again
 
 NAME is a reference of `tunbridge.bench.recipes`, or `kin8nm` for the course of the NLL with time, which needs
-uci/kin8nm.npz in FOLDER. Stochastic-gradient samplers have their defaults: 4 chains, 4,000 steps of warm-up and 25,000
+uci/kin8nm.npz in FOLDER. Stochastic-gradient samplers have their defaults: 4 chains, 10,000 steps of warm-up and 25,000
 after it, of which 500 are kept, batches of 32 rows (10 of the curve's 30); the others theirs. A fit is made twice with
 one key: the first time compiles what methods before it did not. Seconds are of the processor, all threads: others may
 use the machine. Example-gradients are rows that gradients of steps were taken of, all chains and members together.
@@ -25,7 +25,7 @@ import tunbridge as tb
 from tunbridge.bench import fidelity, load_reference
 from tunbridge.bench.recipes import RECIPES, halves
 
-RUN = tb.Run(4, 4000, 500, 50, 32)
+RUN = tb.Run(4, 10_000, 500, 50, 32)
 RMS = tb.preconditioners.RMSprop()
 FEW = 10
 """Rows a batch of the curve."""

@@ -214,7 +214,7 @@ class StochasticGradient(Thermometer):
         pace = self.schedule.at(jnp.maximum(state.step - state.warmup, 0))
         metric, tuned, step_size = self._found.metric(memory), state.tuning, pace.step * self._size(state.tuning)
         if tuned:
-            metric, tuned, step_size = self._descending(memory, tuned, slope.gradient, step_size)
+            metric, tuned, step_size = self._descending(state, memory, slope.gradient, step_size)
         shake = shaken(metric, normal(key, state.position.shape, state.position.dtype))
         shake = (self.noise * pace.noise) * shake
         push = Push(slope.gradient, step_size, metric, shake, self._wanted(noise, step_size, metric))
@@ -239,16 +239,16 @@ class StochasticGradient(Thermometer):
         memory = jnp.maximum(1.0 - _NOISE_MEMORY, 1.0 / (state.step + 1.0))
         return Slope(*(jnp.mean(part, axis=0) for part in halves)), state.noise + memory * (fresh - state.noise)
 
-    def _descending(
-        self, memory: PyTree, tuned: Tuning, slope: Array, step_size: Array
-    ) -> tuple[Metric, Tuning, Array]:
+    def _descending(self, state: State, memory: PyTree, slope: Array, step_size: Array) -> tuple[Metric, Tuning, Array]:
         """The metric and the step size of the descent while it lasts, then those that were found."""
+        assert state.tuning
+        tuned, found = state.tuning, self._metric(memory, slope)
 
         def descend() -> tuple[Metric, Tuning, Array]:
             follows, metric = tuning.descent(tuned, slope)
-            return metric, follows, tuning.stride(self.damping).astype(slope.dtype)
+            stride = tuning.stride(self.damping, state.step, state.warmup)
+            return metric, follows, stride.astype(slope.dtype)
 
-        found = self._metric(memory, slope)
         return jax.lax.cond(tuned.descends, descend, lambda: (found, tuned, step_size.astype(slope.dtype)))
 
     def _wanted(self, noise: PyTree, step_size: Array, metric: Metric | None) -> Array:

@@ -98,9 +98,10 @@ def descent(tuning: Tuning, slope: Array) -> tuple[Tuning, Metric]:
     return tuning._replace(squares=squares), Metric(1.0 / stiffness, jnp.sqrt(stiffness))
 
 
-def stride(friction: Any) -> Array:
-    """The step size of the descent."""
-    return _STRIDE * jnp.asarray(friction)
+def stride(friction: Any, step: Array, warmup: Array) -> Array:
+    """The step size of the descent, which falls to a hundredth: a posterior may be narrow by its prior's measure."""
+    done = step / jnp.maximum(warmup * _PERCENT[0] // 100, 1)
+    return _STRIDE * friction * jnp.maximum(0.5 * (1.0 + jnp.cos(jnp.pi * done)), 0.01)
 
 
 def arrival(warmup: Array) -> Array:
