@@ -114,7 +114,7 @@ def metropolis() -> dict[str, Any]:
     }
     found: dict[str, Any] = {"reference": truth["said"], "rows": MANY, "samplers": {}}
     for name, method in methods.items():
-        how = run(1500, 1 if method.correction is not None else 4, 300, chains=2, batch_size=ONE_PERCENT)
+        how = run(600, 1 if method.correction is not None else 10, 100, chains=2, batch_size=ONE_PERCENT)
         values, posterior = drawn(dataclasses.replace(method, run=how), truth["problem"], init=truth["start"])
         found["samplers"][name] = judged(values, posterior, truth)
         print(name, found["samplers"][name], flush=True)

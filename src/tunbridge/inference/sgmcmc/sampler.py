@@ -26,7 +26,7 @@ from tunbridge.inference.sgmcmc.preconditioners import Fisher, Identity, Metric,
 from tunbridge.inference.sgmcmc.splittings import Motion, Push, Splitting
 from tunbridge.inference.sgmcmc.subsampling import SVRG, Estimator, Plain, Slope
 from tunbridge.inference.sgmcmc.temperature import Thermometer
-from tunbridge.inference.sgmcmc.tuning import Measured, Tolerance, Tuning
+from tunbridge.inference.sgmcmc.tuning import Measured, Tuning
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run, Trace
 from tunbridge.runtime.schedules import Constant, Pacing
@@ -172,7 +172,7 @@ class StochasticGradient(Thermometer):
         if self._tunes:
             metric = self._metric(memory, position)
             measured = tuning.measure(key_curvature, target, self.gradient, anchor, position, batch, metric)
-            step_size = measured.step_size(friction, self._tolerance)
+            step_size = measured.step_size(friction, self.schedule.reach)
             tuned = tuning.begin(variance, slope, measured, step_size, warmup)
         motion = Motion(position, jnp.zeros_like(position), friction, jnp.asarray(step_size, position.dtype))
         noise = jnp.zeros_like(position) if self.known_noise is None else ()
@@ -184,10 +184,6 @@ class StochasticGradient(Thermometer):
     @property
     def _tunes(self) -> bool:
         return self.step_size is None
-
-    @property
-    def _tolerance(self) -> Tolerance:
-        return Tolerance(self.schedule.reach, self.independence)
 
     @property
     def _found(self) -> Preconditioner:
@@ -326,7 +322,7 @@ class StochasticGradient(Thermometer):
         metric = self._metric(memory, position)
         measured = tuning.measure(key_curvature, target, self.gradient, state.anchor, position, batch, metric)
         chosen = jax.tree.map(lambda old, new: jnp.where(last, old, new), pooled, measured)
-        step_size = chosen.step_size(self.damping, self._tolerance)
+        step_size = chosen.step_size(self.damping, self.schedule.reach)
         if self.correction is not None:
             step_size = jnp.where(last, jnp.exp(jnp.mean(reports.log_step)), step_size)
         step_size = step_size.astype(position.dtype)

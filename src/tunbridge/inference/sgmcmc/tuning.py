@@ -28,7 +28,7 @@ from tunbridge.model.model import Target
 _PERCENT = (40, 60, 80)
 """When chains meet, in percent of warm-up."""
 NUM_MEETINGS = len(_PERCENT)
-_STIFFNESS, _HEAT = 0.1, 0.03
+_STIFFNESS, _HEAT = 0.1, 0.05
 """The step size times the largest curvature, and by how much gradient noise may heat the chain."""
 _STRIDE = 0.02
 """A step of the descent, in the prior's scales and for momentum that is forgotten at once."""
@@ -51,20 +51,10 @@ class Measured(NamedTuple):
     noise: Array
     """The variance of the gradient in these units, of the noisiest group of unknowns."""
 
-    def step_size(self, friction: Any, tolerance: "Tolerance") -> Array:
-        """The largest that is small enough."""
-        noise = tolerance.independence * self.noise
-        heats = 2.0 * _HEAT * friction / jnp.maximum(noise, jnp.finfo(self.noise.dtype).tiny)
-        return tolerance.reach * jnp.minimum(_STIFFNESS / self.curvature, heats)
-
-
-class Tolerance(NamedTuple):
-    """What a step size may make use of."""
-
-    reach: float
-    """How many times larger than a constant one a schedule's first step may be."""
-    independence: Any
-    """How much of the gradient's noise does not cancel within an epoch."""
+    def step_size(self, friction: Any, reach: float) -> Array:
+        """The largest that is small enough; a schedule's first may be `reach` times a constant one."""
+        heats = 2.0 * _HEAT * friction / jnp.maximum(self.noise, jnp.finfo(self.noise.dtype).tiny)
+        return reach * jnp.minimum(_STIFFNESS / self.curvature, heats)
 
 
 class Tuning(NamedTuple):
