@@ -188,7 +188,7 @@ def many_rows():
 
 
 def coursing():
-    run = tb.Run(2, 4000, 500, 50, 128)
+    run = tb.Run(2, 10_000, 500, 50, 128)
     return {
         "SGLD": tb.SGLD(run=run),
         "SGHMC": tb.SGHMC(run=run),

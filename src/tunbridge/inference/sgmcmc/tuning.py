@@ -89,9 +89,9 @@ def descent(tuning: Tuning, slope: Array) -> tuple[Tuning, Metric]:
 
 
 def stride(friction: Any, step: Array, warmup: Array) -> Array:
-    """The step size of the descent, which falls to a hundredth: a posterior may be narrow by its prior's measure."""
-    done = step / jnp.maximum(warmup * _PERCENT[0] // 100, 1)
-    return _STRIDE * friction * jnp.maximum(0.5 * (1.0 + jnp.cos(jnp.pi * done)), 0.01)
+    """The step size of the descent. In its second half it falls to a hundredth: a posterior may be narrow."""
+    late = jnp.maximum(2.0 * step / jnp.maximum(warmup * _PERCENT[0] // 100, 1) - 1.0, 0.0)
+    return _STRIDE * friction * jnp.maximum(0.5 * (1.0 + jnp.cos(jnp.pi * late)), 0.01)
 
 
 def arrival(warmup: Array) -> Array:
