@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 import warnings
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,11 +28,11 @@ import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from asking import peer
 from record import RESULTS, record
 
 import tunbridge as tb
 
-HERE = Path(__file__).parent
 NOISE, PACE, ALPHA = 0.3, 1e-5, 0.1
 REGRESSION = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(NOISE))
 CLASSIFIER = tb.Model(tb.networks.MLP((256,), "relu"), tb.priors.Normal(1.0), tb.likelihoods.Categorical(10))
@@ -141,20 +140,6 @@ def apart(run, lengths):
     return (took[1] - took[0]) / (lengths[1] - lengths[0])
 
 
-@contextmanager
-def peer(python, made):
-    """Their versions, and a function that has a case timed."""
-    command = [python, "-W", "ignore", str(HERE / "peers_sgmcmc.py"), str(made)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-
-        def ask(case):
-            process.stdin.write(case + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
-
-        yield json.loads(process.stdout.readline()), ask
-
-
 def race(cases, rounds):
     """Seconds a step by name, a value a round; every case has run before."""
     for case in cases.values():
@@ -237,7 +222,7 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / "arrays.npz"
             np.savez(made, x=table[0], y=table[1])
-            with peer(options.peer, made) as (versions, ask):
+            with peer(options.peer, "peers_sgmcmc.py", made) as (versions, ask):
                 found |= {"torch versions": versions, "13-50-1": small(table, ask, options.rounds)}
         record("sgmcmc_speed", found, show=False)
     if "images" in options.parts:

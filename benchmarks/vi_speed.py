@@ -12,24 +12,22 @@ the time of theirs by the time of ours, the median over rounds; above 1 ours is 
 
 import argparse
 import itertools
-import json
 import math
 import os
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
+from asking import peer
 from record import record
 
 import tunbridge as tb
 
-HERE = Path(__file__).parent
 NOISE = 0.3
 CLASSIFIER = tb.Model(tb.networks.MLP((256,), "relu"), tb.priors.Normal(1.0), tb.likelihoods.Categorical(10))
 REGRESSION = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(NOISE))
@@ -83,20 +81,6 @@ def arrays():
     found = {"large_x": images, "small_x": table, "small_y": target}
     found = {name: value.astype(np.float32) for name, value in found.items()}
     return {**found, "large_y": classes.astype(np.int64)}, "MNIST" if file.exists() else "noise"
-
-
-@contextmanager
-def peer(python, made):
-    """Their versions, and a function that has a case timed."""
-    command = [python, "-W", "ignore", str(HERE / "peers_vi.py"), str(made)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-
-        def ask(case):
-            process.stdin.write(case + "\n")
-            process.stdin.flush()
-            return json.loads(process.stdout.readline())
-
-        yield json.loads(process.stdout.readline()), ask
 
 
 def fit_seconds(name, setting, data, steps):
@@ -179,7 +163,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "arrays.npz"
         np.savez(made, **held)
-        with peer(options.peer, made) as (versions, ask):
+        with peer(options.peer, "peers_vi.py", made) as (versions, ask):
             found = {
                 name: compare(setting, held, options.methods, ask, options.rounds) for name, setting in SETTINGS.items()
             }

@@ -1,11 +1,11 @@
 """All rows at once, block by block: for full gradients and densities between cheap steps."""
 
+from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
@@ -38,12 +38,7 @@ class Everything(eqx.Module):
 
     def log_likelihood(self, target: Target, params: Params) -> Scalar:
         """Of all rows."""
-        size = self.blocks.x.shape[1]
-
-        def add(total: Array, block: Data) -> tuple[Array, None]:
-            return total + target.log_likelihood(params, block) * (size / target.num), None
-
-        return jax.lax.scan(add, jnp.zeros((), jnp.result_type(float)), self.blocks)[0]
+        return self._summed(lambda block: self._share(target, params, block))
 
     def log_density(self, target: Target, params: Params) -> Scalar:
         """Of all rows, and the prior."""
@@ -51,16 +46,23 @@ class Everything(eqx.Module):
 
     def slope(self, target: Target, params: Params) -> tuple[Scalar, PyTree]:
         """The tempered log likelihood of all rows and its gradient, block by block."""
-        size = self.blocks.x.shape[1]
 
-        def one(params: Params, block: Data) -> Scalar:
-            return target.log_likelihood(params, block) * (size / target.num) / target.temperature
+        def tempered(params: Params, block: Data) -> Scalar:
+            return self._share(target, params, block) / target.temperature
 
-        def add(total: Any, block: Data) -> tuple[Any, None]:
-            return jax.tree.map(jnp.add, total, jax.value_and_grad(one)(params, block)), None
+        return self._summed(lambda block: jax.value_and_grad(tempered)(params, block))
 
-        nothing = jnp.zeros((), jnp.result_type(float)), jax.tree.map(jnp.zeros_like, params)
-        return jax.lax.scan(add, nothing, self.blocks)[0]
+    def _share(self, target: Target, params: Params, block: Data) -> Scalar:
+        """What a block adds to the log likelihood."""
+        return target.log_likelihood(params, block) * (self.blocks.x.shape[1] / target.num)
+
+    def _summed(self, one: Callable[[Data], Any]) -> Any:
+        """A sum over blocks of whatever a function gives of one."""
+        like = jax.eval_shape(one, jax.tree.map(lambda leaf: leaf[0], self.blocks))
+        nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+        return jax.lax.scan(
+            lambda total, block: (jax.tree.map(jnp.add, total, one(block)), None), nothing, self.blocks
+        )[0]
 
     def some(self, key: Key, size: int) -> Data:
         """`size` rows at random, with replacement: independent of all that were drawn before."""
