@@ -37,7 +37,8 @@ def test_batches_of_an_epoch_average_to_the_whole_data(key, x64):
     cursor = source.start(key, jnp.int32(0))
     values, slopes = [], []
     for t in range(5):
-        cursor, batch = source.next(key, cursor, jnp.int32(t))
+        cursor = source.follow(key, cursor, jnp.int32(t))
+        batch = source.batch(cursor, jnp.int32(t))
         value, slope = jax.value_and_grad(target.log_likelihood)(params, batch)
         values.append(value)
         slopes.append(ravel(slope))

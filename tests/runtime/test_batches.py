@@ -16,7 +16,8 @@ def _epoch(source, key, epoch):
     per = -(-source.data.num // source.size)
     cursor, rows = source.start(key, jnp.int32(epoch * per)), []
     for t in range(epoch * per, (epoch + 1) * per):
-        cursor, batch = source.next(key, cursor, jnp.int32(t))
+        cursor = source.follow(key, cursor, jnp.int32(t))
+        batch = source.batch(cursor, jnp.int32(t))
         rows.append(np.asarray(batch.x[:, 0], int))
     return rows
 
@@ -40,17 +41,27 @@ def test_a_batch_is_a_pure_function_of_key_and_step(key):
     source = Minibatches(_rows(10), 4)
     walked = [row for epoch in range(3) for row in _epoch(source, key, epoch)]
     for t in (0, 2, 4, 8):  # entered in the middle of an epoch
-        _, batch = source.next(key, source.start(key, jnp.int32(t)), jnp.int32(t))
+        batch = source.batch(source.start(key, jnp.int32(t)), jnp.int32(t))
         np.testing.assert_array_equal(batch.x[:, 0], walked[t])
-    _, other = source.next(jax.random.key(1), source.start(jax.random.key(1), jnp.int32(0)), jnp.int32(0))
+    other = source.batch(source.start(jax.random.key(1), jnp.int32(0)), jnp.int32(0))
     assert not np.array_equal(other.x[:, 0], walked[0])
+
+
+def test_strides_of_several_steps_see_the_same_rows(key):
+    walked = [row for epoch in range(4) for row in _epoch(Minibatches(_rows(10), 2), key, epoch)]
+    source = Minibatches(_rows(10), 2, stride=4)  # epochs of 5 steps
+    cursor, seen = source.start(key, jnp.int32(0)), []
+    for begun in range(0, 20, 4):
+        cursor = source.follow(key, cursor, jnp.int32(begun))
+        seen += [source.batch(cursor, jnp.int32(begun + i)).x[:, 0] for i in range(4)]
+    np.testing.assert_array_equal(seen, walked)
 
 
 def test_every_row_comes_equally_often_in_every_place(key):
     """Chi-square over 10 places of one row in 2,000 epochs, level 1e-3, fixed key."""
     source = Minibatches(_rows(10), 10)
     order = jax.vmap(lambda e: source.start(key, e))(jnp.arange(2000, dtype=jnp.int32))
-    place = np.argmax(np.asarray(order) == 0, axis=1)
+    place = np.argmax(np.asarray(order)[:, 0] == 0, axis=1)
     from scipy.stats import chisquare
 
     assert chisquare(np.bincount(place, minlength=10)).pvalue > 1e-3

@@ -98,6 +98,15 @@ class Iterative(Method):
     def step(self, key: Key, target: Target, state: Any, batch: Data) -> tuple[Any, Any]:
         """The next state, and this step's statistics with a `result` among them."""
 
+    @property
+    def periods(self) -> tuple[int, ...]:
+        """After every how many steps it may have something to do in `pause`."""
+        return ()
+
+    def pause(self, key: Key, target: Target, state: Any, step: Array) -> Any:
+        """The state after `step` steps and what is not done at each, before it is kept."""
+        return state
+
     @abc.abstractmethod
     def keep(self, target: Target, state: Any) -> PyTree:
         """What a kept step keeps of its state."""

@@ -11,7 +11,7 @@ from jax import Array
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import ConvergenceWarning, InputError, Result
-from tunbridge.core.tree import unravel
+from tunbridge.core.tree import by_shape, unravel
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.chains import Chains
@@ -54,6 +54,7 @@ class Info(NamedTuple):
         return cls(result.astype(jnp.int32), log_density, acceptance, divergent, energy, gradients)
 
 
+@by_shape
 def shapes(model: Model) -> Params:
     """The shapes of everything unknown."""
     return jax.eval_shape(lambda x: model.sample_params(jax.random.key(0), x), model.example())

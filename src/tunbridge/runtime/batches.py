@@ -28,34 +28,48 @@ class FullBatch(eqx.Module):
         """Nothing to remember."""
         return ()
 
-    def next(self, key: Key, cursor: PyTree, step: Array) -> tuple[PyTree, Data]:
+    def follow(self, key: Key, cursor: PyTree, step: Array) -> PyTree:
+        """Nothing."""
+        return cursor
+
+    def batch(self, cursor: PyTree, step: Array) -> Data:
         """All of it."""
-        return cursor, self.data
+        return self.data
 
 
 class Minibatches(eqx.Module):
     """Rows in an order permuted anew each epoch; the last batch of an epoch wraps to its start.
 
-    The permutation is a pure function of (key, epoch); the cursor holds it while the epoch lasts.
+    The permutation is a pure function of (key, epoch); the cursor holds it while the epoch lasts, and the next one's
+    where a stride may reach into it.
     """
 
     data: Data
     size: int = eqx.field(static=True)
+    stride: int = eqx.field(default=1, static=True)
+    """How many steps go by between two looks at the epoch, at most an epoch's."""
 
     def start(self, key: Key, step: Array) -> PyTree:
-        """The permutation of the epoch that `step` lies in."""
-        return self._permutation(key, step // self._per_epoch)
+        """The permutation of the epoch that `step` lies in, and of the next if strides have several steps."""
+        epoch = step // self.per_epoch
+        ahead = range(1 if self.stride == 1 else 2)
+        return jnp.stack([self._permutation(key, epoch + number) for number in ahead])
 
-    def next(self, key: Key, cursor: PyTree, step: Array) -> tuple[PyTree, Data]:
+    def follow(self, key: Key, cursor: PyTree, step: Array) -> PyTree:
+        """The cursor of the stride that begins at `step`."""
+        fresh = step // self.per_epoch != (step - self.stride) // self.per_epoch
+        return jax.lax.cond(fresh, lambda: self.start(key, step), lambda: cursor)
+
+    def batch(self, cursor: PyTree, step: Array) -> Data:
         """The rows of batch `step`."""
-        epoch, place = step // self._per_epoch, step % self._per_epoch
-        fresh = place == 0
-        cursor = jax.lax.cond(fresh, lambda: self._permutation(key, epoch), lambda: cursor)
-        rows = cursor[(place * self.size + jnp.arange(self.size)) % self.data.num]
-        return cursor, jax.tree.map(lambda leaf: leaf[rows], self.data)
+        epoch, place = step // self.per_epoch, step % self.per_epoch
+        begun = step // self.stride * self.stride // self.per_epoch
+        rows = cursor[epoch - begun, (place * self.size + jnp.arange(self.size)) % self.data.num]
+        return jax.tree.map(lambda leaf: leaf[rows], self.data)
 
     @property
-    def _per_epoch(self) -> int:
+    def per_epoch(self) -> int:
+        """Steps of an epoch."""
         return -(-self.data.num // self.size)
 
     def _permutation(self, key: Key, epoch: Array) -> Array:
@@ -72,9 +86,13 @@ class Stacked(eqx.Module):
         """Nothing to remember."""
         return ()
 
-    def next(self, key: Key, cursor: PyTree, step: Array) -> tuple[PyTree, Data]:
+    def follow(self, key: Key, cursor: PyTree, step: Array) -> PyTree:
+        """Nothing."""
+        return cursor
+
+    def batch(self, cursor: PyTree, step: Array) -> Data:
         """Batch `step`."""
-        return cursor, jax.tree.map(lambda leaf: leaf[step - self.first], self.batches)
+        return jax.tree.map(lambda leaf: leaf[step - self.first], self.batches)
 
 
 class HostCursor:

@@ -2,6 +2,10 @@
 
 One program serves warm-up, sampling, any thinning and the last short chunk. Nothing here depends on where chunks
 begin or end, so results are equal to the bit however a run is cut.
+
+An accelerator waits for the host wherever the host decides: whether a loop goes on, which branch is taken. Steps
+therefore go by in strides, whose number of steps the program knows; decisions are taken between them. A CPU has strides
+of one step.
 """
 
 from functools import partial
@@ -59,7 +63,7 @@ def member_keys(key: Key) -> tuple[Key, Key, Key, Key]:
 def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | None, warmup: Array) -> Carry:
     key_start, key_init, key_batches, key_steps = member_keys(key)
     step = jnp.zeros((), jnp.int32)
-    _, batch = source.next(key_batches, source.start(key_batches, step), step)
+    batch = source.batch(source.start(key_batches, step), step)
     if params is None:
         state = method.init(key_init, target, method.start(key_start, target, batch), batch, warmup)
     else:
@@ -87,6 +91,7 @@ def kept_shape(method: Any, target: Any, carry: Carry) -> PyTree:
 
 def _chunk(
     together: int,
+    stride: int,
     method: Any,
     target: Any,
     source: Any,
@@ -101,19 +106,29 @@ def _chunk(
     one = kept_shape(method, target, carry)
     slots = capacity(one, together) + 1  # the last one takes what is written but not kept
 
-    def step(t, inner):
-        carry, cursor = inner
-        cursor, batch = source.next(key_batches, cursor, t)
-        state, info = method.step(jax.random.fold_in(key_steps, t), target, carry.state, batch)
+    def step(t, carry, cursor):
+        state, info = method.step(jax.random.fold_in(key_steps, t), target, carry.state, source.batch(cursor, t))
         first = (carry.failure < 0) & (info.result != Result.SUCCESSFUL)
         failure = jnp.where(first, t * len(Result) + info.result, carry.failure)
-        return Carry(state, info, carry.report, failure), cursor
+        return Carry(state, info, carry.report, failure)
+
+    def walk(number, inner):
+        carry, cursor = inner
+        t = number * stride
+        cursor = source.follow(key_batches, cursor, t)
+        if stride == 1:
+            carry = step(t, carry, cursor)
+        else:
+            carry = jax.lax.fori_loop(0, stride, lambda i, carry: step(t + i, carry, cursor), carry)
+        last = t + stride - 1
+        state = method.pause(jax.random.fold_in(key_steps, last), target, carry.state, last + 1)
+        return carry._replace(state=state), cursor
 
     def segment(loop):
         t, carry, cursor, buffer, count = loop
         boundary = plan.warmup + (jnp.maximum(t - plan.warmup, 0) // plan.thin + 1) * plan.thin
         end = jnp.minimum(boundary, stop)
-        carry, cursor = jax.lax.fori_loop(t, end, step, (carry, cursor))
+        carry, cursor = jax.lax.fori_loop(t // stride, end // stride, walk, (carry, cursor))
         buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, entry(method, target, carry))
         return end, carry, cursor, buffer, count + (end == boundary)
 
@@ -126,12 +141,13 @@ def _chunk(
 def _meet(method: Any, target: Any, source: Any, reports: PyTree, step: Array, key: Key, carry: Carry) -> Carry:
     """One member, with `step` steps behind it, after a meeting at which `reports`, with a leading axis, were heard."""
     key_meet, _, key_batches, _ = member_keys(key)
-    _, batch = source.next(key_batches, source.start(key_batches, step), step)
+    batch = source.batch(source.start(key_batches, step), step)
     state = method.meet(jax.random.fold_in(key_meet, step), target, carry.state, batch, reports)
     return carry._replace(state=state, report=method.report(carry.state))
 
 
-begin, chunk, meet = jax.jit(_begin), jax.jit(partial(_chunk, 1)), jax.jit(_meet)
+begin, meet = jax.jit(_begin), jax.jit(_meet)
+chunk = jax.jit(partial(_chunk, 1), static_argnums=0)
 
 
 @jax.jit
@@ -146,12 +162,12 @@ def begin_all(method: Any, target: Any, source: Any, keys: Key, params: Params |
     return jax.vmap(partial(_begin, method, target, source), in_axes=(0, 0, None))(keys, params, warmup)
 
 
-@jax.jit
+@partial(jax.jit, static_argnums=0)
 def chunk_all(
-    method: Any, target: Any, source: Any, keys: Key, carry: Carry, start: Array, stop: Array, plan: Plan
+    stride: int, method: Any, target: Any, source: Any, keys: Key, carry: Carry, start: Array, stop: Array, plan: Plan
 ) -> tuple[Carry, PyTree]:
     """`chunk` for many members at once."""
-    one_member = partial(_chunk, keys.shape[0], method, target, source)
+    one_member = partial(_chunk, keys.shape[0], stride, method, target, source)
     return jax.vmap(one_member, in_axes=(0, 0, None, None, None))(keys, carry, start, stop, plan)
 
 

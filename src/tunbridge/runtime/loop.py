@@ -193,8 +193,9 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
                 arrived = [running.pop(future) for future in done]
                 for lane, future in zip(arrived, done, strict=True):
                     future.result()
-                    bar.update(sum(each.step for each in lanes), lane.facts)
-                    event = Event(lane.members, lane.step, lane.plan.steps, lane.facts)
+                    facts = lane.facts
+                    bar.update(sum(each.step for each in lanes), facts)
+                    event = Event(lane.members, lane.step, lane.plan.steps, facts)
                     stopping |= any([bool(callback(event)) for callback in options.callbacks])
                     stopping |= time.perf_counter() > deadline
                 if not stopping:

@@ -6,9 +6,10 @@ vmapped.
 """
 
 import contextlib
+import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -26,6 +27,7 @@ from tunbridge.runtime.batches import FullBatch, HostCursor, Minibatches
 from tunbridge.runtime.checkpoint import Checkpoint, pack, unpack
 
 _CHUNK_SECONDS = 0.25
+_MOST_STRIDE = 64
 _SAVE_SECONDS, _SAVE_SHARE = 0.5, 20.0
 """Seconds between saves: at least the first, and the second times what a save takes."""
 
@@ -105,12 +107,13 @@ class Lane:
         self._check = target.check
         self._cursor = HostCursor(data, self._check) if isinstance(data, Stream) else None
         self._place = {"epoch": 0, "used": 0}
-        source = None if isinstance(data, Stream) else _source(data, batch_size)
+        self._meetings = method.meetings(plan.warmup) if plan.warmup else ()
+        self._stride = 1 if isinstance(data, Stream) else _stride(data, batch_size, (*plan, *self._meetings, *method.periods))
+        source = None if isinstance(data, Stream) else _source(data, batch_size, self._stride)
         chosen: Any = members[0] if len(members) == 1 else np.asarray(members)
         own: Any = (method, target, source, keys[chosen], jax.tree.map(lambda leaf: leaf[chosen], params))
         self.method, self.target, self._source, self.keys, self._params = own if device is None else _put(own, device)
         self.step, self.seconds, self.met = 0, 0.0, 0
-        self._meetings = method.meetings(plan.warmup) if plan.warmup else ()
         self.carry: program.Carry
         self._length, self._next_save = 1, 0.0
         self._least: float | None = None
@@ -158,7 +161,7 @@ class Lane:
         run = program.chunk if len(self.members) == 1 else program.chunk_all
         start = np.int32(self.step)
         plan = program.traced(self.plan)
-        carry, buffer = run(self.method, self.target, source, self.keys, self.carry, start, np.int32(stop), plan)
+        carry, buffer = run(self._stride, self.method, self.target, source, self.keys, self.carry, start, np.int32(stop), plan)
         self._refuse_failure(np.atleast_1d(carry.failure))  # waits for the chunk
         count = self.plan.kept(stop) - self.plan.kept(self.step)
         if count:
@@ -243,7 +246,8 @@ class Lane:
 
     def _stop(self) -> int:
         room = self.plan.kept(self.step) + program.capacity(self._member_shape(), len(self.members))
-        stop = min(self.step + self._length, self.plan.steps, self.plan.warmup + room * self.plan.thin)
+        length = -(-self._length // self._stride) * self._stride
+        stop = min(self.step + length, self.plan.steps, self.plan.warmup + room * self.plan.thin)
         if self.met < len(self._meetings):
             stop = min(stop, self._meetings[self.met])
         return stop if self._cursor is None else min(stop, self.step + self._cursor.capacity)
@@ -275,7 +279,16 @@ def _member(tree: PyTree, i: Any) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
-def _source(data: Data, batch_size: int | None) -> FullBatch | Minibatches:
+def _stride(data: Data, batch_size: int | None, whole: Sequence[int]) -> int:
+    """Steps between decisions: on an accelerator as many as divide all that is counted in steps, within an epoch."""
+    if jax.default_backend() == "cpu":
+        return 1
+    common = math.gcd(*(int(number) for number in whole))
+    most = min(_MOST_STRIDE, data.num if batch_size is None else -(-data.num // batch_size))
+    return max(number for number in range(1, most + 1) if common % number == 0)
+
+
+def _source(data: Data, batch_size: int | None, stride: int) -> FullBatch | Minibatches:
     if batch_size is None or batch_size >= data.num:
         return FullBatch(data)
-    return Minibatches(data, batch_size)
+    return Minibatches(data, batch_size, stride)

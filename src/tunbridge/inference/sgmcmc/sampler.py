@@ -200,7 +200,7 @@ class StochasticGradient(Thermometer):
         return Metric(jnp.ones_like(position), jnp.ones_like(position)) if found is None else found
 
     def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
-        """A gradient, a step along it with noise, and the moves whose turn it is."""
+        """A gradient, and a step along it with noise."""
         anchor = self.gradient.follow(target, state.anchor, state.position, state.step)
         slope, noise = self._estimate(target, anchor, state, batch)
         adapts = state.step < state.warmup
@@ -220,10 +220,8 @@ class StochasticGradient(Thermometer):
         energy = motion.step_size * motion.momentum * times(metric, motion.momentum)
         unit = 1.0 if self.correction else self.splitting.unit(motion.friction)
         heat = state.heat + (1.0 - _MEMORY) * (energy / unit - state.heat)
-        moved = self._moved(jax.random.fold_in(key, 1), target, motion.position, state.step)
         nan, false = jnp.full_like(log_density, jnp.nan), jnp.asarray(False)
         info = Info.of(log_density, acceptance, false, nan, self._price(target, batch), Result.DIVERGED)
-        motion = motion._replace(position=moved)
         return State(motion, memory, anchor, tuned, noise, heat, state.step + 1, state.warmup), info
 
     def _estimate(self, target: Target, anchor: PyTree, state: State, batch: Data) -> tuple[Slope, PyTree]:
@@ -287,9 +285,15 @@ class StochasticGradient(Thermometer):
             return batch.num / target.num
         return (self.correction.length * batch.num + 2 * self.correction.deciding) / target.num
 
-    def _moved(self, key: Key, target: Target, position: Array, step: Array) -> Array:
-        """After the moves whose turn it is."""
-        like = shapes(target.model)
+    @property
+    def periods(self) -> tuple[int, ...]:
+        """Those of the moves."""
+        return tuple(int(move.every) for move in self.moves)
+
+    def pause(self, key: Key, target: Target, state: State, step: Array) -> State:
+        """The moves whose turn it is."""
+        like, position = shapes(target.model), state.position
+        key = jax.random.fold_in(key, 1)
         for number, move in enumerate(self.moves):
 
             def redraw(move: Move = move, number: int = number, position: Array = position) -> Array:
@@ -298,8 +302,8 @@ class StochasticGradient(Thermometer):
             def stay(position: Array = position) -> Array:
                 return position
 
-            position = jax.lax.cond((step + 1) % move.every == 0, redraw, stay)
-        return position
+            position = jax.lax.cond(step % move.every == 0, redraw, stay)
+        return state._replace(motion=state.motion._replace(position=position))
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
         """When chains agree on a metric and a step size."""

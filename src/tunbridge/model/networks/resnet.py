@@ -9,7 +9,7 @@ from jax import Array
 
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import Key, PyTree
-from tunbridge.model.networks import convolution, sizes
+from tunbridge.model.networks import convolution, fused, sizes
 
 _STAGES = 3
 
@@ -44,6 +44,7 @@ class ResNet20(eqx.Module):
     width: int = eqx.field(default=16, static=True)
     blocks: int = eqx.field(default=3, static=True)
     outputs: int | None = eqx.field(default=None, static=True)
+    fused: bool = eqx.field(default=False, static=True, kw_only=True)
 
     def __check_init__(self):
         sizes.check(self, "width", "blocks")
@@ -67,11 +68,21 @@ class ResNet20(eqx.Module):
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
         """Outputs (points, outputs)."""
         convolution.check_images(x, self)
+        if self.fused:
+            return convolution.dense(weights["linear"], self._fused(weights, x))
         z = jax.nn.silu(_normalised(weights["conv"], weights["norm"], x))
         for stage in weights["stages"]:
             for block in stage:
                 z = _residual(block, z)
         return convolution.dense(weights["linear"], jnp.mean(z, axis=(1, 2)))
+
+    def _fused(self, weights: PyTree, x: Array) -> Array:
+        size, z = x.shape[1:3], fused.stem(weights, x)
+        for stage in weights["stages"]:
+            for block in stage:
+                z = fused.block(size, block, z)
+                size = (size[0] // 2, size[1] // 2) if "shortcut" in block else size
+        return jnp.mean(z, axis=1)
 
     def layout(self, weights: PyTree) -> PyTree:
         """Kernels (height, width, in, out), the linear layer (in, out), biases and norms (out,)."""

@@ -13,7 +13,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from tunbridge.core.errors import InputError
-from tunbridge.core.tree import size, unravel
+from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, Prior, PyTree, Scalar
 from tunbridge.model import transforms
 from tunbridge.model.networks import layout as axes
@@ -196,7 +196,9 @@ class Independent(AbstractPrior):
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
         """Log density of w = s r, or of r where s is unknown."""
         if scales:
-            return total(jax.tree.map(lambda r: self.log_law(r), raw))
+            return self.log_law(ravel(raw))
+        if not isinstance(self.scale, FanIn | tuple):  # one sum, however many arrays
+            return self.log_law(ravel(raw) / self.scale) - size(raw) * jnp.log(self.scale)
 
         def one(w: Array, s: Any) -> Scalar:
             terms = jnp.broadcast_to(jnp.log(s), w.shape) if jnp.ndim(s) else w.size * jnp.log(s)
