@@ -130,9 +130,9 @@ class Clock:
         return max(min(took for took, done, who in self.course if who == lane and done >= step) for lane in lanes)
 
     def _note(self, step: int, member: int) -> None:
-        self.course.append([self.seconds, step, member])
+        self.course.append([round(self.seconds, 3), step, member])
         with open(self.path, "a") as file:
-            file.write(f"{self.course[-1][0]:.3f} {step} {member}\n")
+            file.write(f"{self.course[-1][0]} {step} {member}\n")
 
 
 class Fit(NamedTuple):
@@ -239,11 +239,12 @@ def steps(method: Any) -> int:
 
 
 def settings(name: str, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    """What an entry was made with: another method, prior or network makes it anew."""
+    """What an entry was made with: if a method, prior or network differs, it is made anew."""
     row = ROWS[name]
     parts = {"method": row.method(budget(data, options), row.epochs), "model": row.model(options.small)}
     chosen = {what: getattr(options, what) for what in ("key", "scale", "batch", "chains", "small")}
-    return {what: " ".join(repr(part).split()) for what, part in parts.items()} | chosen
+    found = {what: " ".join(repr(part).split()) for what, part in parts.items()} | chosen
+    return found | ({"start": settings(row.start, data, options)["method"]} if row.start else {})
 
 
 def done(path: Path) -> dict[str, Any]:
