@@ -5,10 +5,10 @@
     -> benchmarks/results/cifar10.json; a row replaces its own entry
 
 ROW is one of `cifar10_rows.ROWS`, or "all" for those that the file has not. FOLDER holds CIFAR-10; images are
-normalised and never augmented, the temperature is 1. The settings of a row were chosen with --validate: learn from the
-first 45,000 training images and be judged on the last 5,000. Otherwise all 50,000 are learnt from and the 10,000 test
+normalised and never augmented, the temperature is 1. All 50,000 training images are learnt from and the 10,000 test
 images judged on; agreement and total variation are taken at those of them that the reference has (`index`, `probs`).
 
+--validate   learns from the first 45,000 training images and judges on the last 5,000: what settings are chosen by.
 --scale      multiplies the epochs of every row.
 --reference  cifar10_hmc_probs_half.npz in FOLDER unless told; without it there is no agreement and total variation.
 --work       keeps ROW-keyK/, from which a killed run goes on, and ROW-keyK.npz: probabilities, and 12 examples.
@@ -126,8 +126,9 @@ class Clock:
 
     def when(self, step: int) -> float:
         """Seconds until every lane had done so many steps."""
-        lanes = {member for _, _, member in self.course if member >= 0}
-        return max(min(took for took, done, who in self.course if who == lane and done >= step) for lane in lanes)
+        lanes = {lane for _, _, lane in self.course if lane >= 0}
+        reached = [[took for took, done, who in self.course if who == lane and done >= step] for lane in lanes]
+        return max(min(times, default=self.seconds) for times in reached)
 
     def _note(self, step: int, member: int) -> None:
         self.course.append([round(self.seconds, 3), step, member])

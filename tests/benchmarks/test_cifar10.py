@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tunbridge.runtime.loop import Event
+
 ROOT = Path(__file__).parents[2]
 SMALL = ("map", "ensemble", "dropout", "swag", "meanfield", "lastlayer", "kronecker", "sgld", "sghmc", "clr", "clrprec")
 
@@ -64,6 +66,17 @@ def test_a_row_is_judged_once_and_keeps_its_probabilities_and_its_curve(script, 
     itself = run("clr", "--again")
     assert itself["agreement"] == 1
     assert itself["total_variation"] < 1e-3
+
+
+def test_a_resumed_clock_goes_on_and_one_that_ended_stands_still(script, tmp_path):
+    for step in (10, 20):
+        clock = script.Clock(tmp_path / "row" / "clock.txt")
+        assert clock.seconds >= clock.before
+        clock(Event([0, 1], step, 20, {}))
+    assert len(clock.course) == 2
+    assert clock.before <= clock.when(11) == clock.course[1][0]
+    clock.end()
+    assert script.Clock(clock.path).seconds == script.Clock(clock.path).seconds == clock.seconds
 
 
 @pytest.mark.slow
