@@ -1,0 +1,297 @@
+"""CIFAR-10: a ResNet-20 by many methods beside predictions of full-batch HMC, and three networks by SGHMC; GPU.
+
+    TUNBRIDGE_DATA=FOLDER python benchmarks/cifar10.py ROW [--key K] [--validate] [--scale S] [--reference FILE]
+        [--work FOLDER] [--out FILE] [--small] [--batch B] [--chains C] [--again]
+    -> benchmarks/results/cifar10.json; a row replaces its own entry
+
+ROW is one of `cifar10_rows.ROWS`, or "all" for those that the file has not. FOLDER holds CIFAR-10; images are
+normalised and never augmented, the temperature is 1. All 50,000 training images are learnt from and the 10,000 test
+images judged on; agreement and total variation are taken at those of them that the reference has (`index`, `probs`).
+
+--validate   learns from the first 45,000 training images and judges on the last 5,000: what settings are chosen by.
+--scale      multiplies the epochs of every row.
+--reference  cifar10_hmc_probs_half.npz in FOLDER unless told; without it there is no agreement and total variation.
+--work       keeps ROW-keyK/, from which a killed run goes on, and ROW-keyK.npz: probabilities, and 12 examples.
+--small      tries the script: tiny networks on 200 made-up images of 8 x 8, a twentieth of the epochs.
+--again      judges a row anew even if the file has it; remove its folder to fit it anew.
+
+Seconds are of the whole fit, compilation included, and of the fit that it starts from. The ECE has 20 bins with as
+many images each. A curve is of the mean of the draws so far, all chains together.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from cifar10_rows import ROWS, Budget
+from record import RESULTS, record
+
+import tunbridge as tb
+from tunbridge.inference.mixing import TEMPERATURE
+from tunbridge.predict.push import push_outputs
+
+MEAN, SCALE = np.array([0.49, 0.48, 0.44], np.float32), np.float32(0.2)
+HELD, EXAMPLES, POINTS, BINS = 5_000, 12, 16, 20
+SMALL_SCALE, SMALL_BATCH, BATCH = 0.05, 50, 500
+LEAST = 1e-30
+"""A probability that is never below this has a logarithm."""
+
+
+class Problem(NamedTuple):
+    """What is learnt, what it is judged on, and the reference's rows and probabilities there."""
+
+    train: tb.Data
+    judged: tb.Data
+    index: np.ndarray | None = None
+    probs: np.ndarray | None = None
+
+    def flat(self) -> "Problem":
+        """Images as vectors."""
+        train, judged = (tb.Data(part.x.reshape(len(part.x), -1), part.y) for part in self[:2])
+        return self._replace(train=train, judged=judged)
+
+
+def made_up(num: int, seed: int) -> tb.Data:
+    """Noise of 8 x 8 pixels, lighter in one of ten places: its number is the label."""
+    rng = np.random.default_rng(seed)
+    x, y = rng.uniform(size=(num, 8, 8, 3)).astype(np.float32), rng.integers(10, size=num).astype(np.int32)
+    x[np.arange(num), y // 4 * 3, y % 4 * 2] += 1.0
+    return tb.Data(x, y)
+
+
+def problem(options: argparse.Namespace) -> Problem:
+    train, judged = (made_up(200, 0), made_up(100, 1)) if options.small else tb.datasets.cifar10()
+    if options.validate:
+        cut = len(train.x) // 2 if options.small else len(train.x) - HELD
+        train, judged = (tb.Data(train.x[part], train.y[part]) for part in (slice(cut), slice(cut, None)))
+    train, judged = (tb.Data((np.asarray(part.x) - MEAN) / SCALE, part.y) for part in (train, judged))
+    path = options.reference or Path(os.environ.get("TUNBRIDGE_DATA", ".")) / "cifar10_hmc_probs_half.npz"
+    if options.validate or (options.small and options.reference is None):
+        return Problem(train, judged)
+    if not Path(path).exists():
+        print(f"no agreement and total variation: there is no {path}", flush=True)
+        return Problem(train, judged)
+    file = np.load(path)
+    return Problem(train, judged, file["index"], file["probs"].astype(np.float32))
+
+
+def of_probs(probs: np.ndarray) -> Any:
+    """A predictive with these probabilities (points, classes)."""
+    model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Categorical(probs.shape[1]))
+    return push_outputs(model, np.log(np.maximum(probs, LEAST, dtype=np.float32))[None], (), probs)
+
+
+def scores(probs: np.ndarray, data: Problem) -> dict[str, float]:
+    predictive, y = of_probs(probs), data.judged.y
+    found = {
+        "accuracy": tb.metrics.accuracy(predictive, y),
+        "NLL": -tb.metrics.log_score(predictive, y),
+        "ECE": tb.metrics.ece(predictive, y, BINS, tb.metrics.equal_mass),
+    }
+    if data.index is not None and data.probs is not None:
+        pair = of_probs(probs[data.index]), of_probs(data.probs)
+        found |= {"agreement": tb.metrics.agreement(*pair), "total_variation": tb.metrics.total_variation(*pair)}
+    return found
+
+
+class Clock:
+    """A callback that notes when each lane had done how many steps; a resumed run goes on counting."""
+
+    def __init__(self, path: Path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self.course = np.loadtxt(path, ndmin=2).tolist() if path.exists() else []
+        self.before = self.course[-1][0] if self.course else 0.0
+        self.ended = bool(self.course) and self.course[-1][2] < 0
+        self.began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        return self.before if self.ended else self.before + time.perf_counter() - self.began
+
+    def __call__(self, event: Any) -> None:
+        self._note(event.step, event.members[0])
+
+    def end(self) -> None:
+        if not self.ended:
+            self._note(0, -1)
+            self.before, self.ended = self.course[-1][0], True
+
+    def when(self, step: int) -> float:
+        """Seconds until every lane had done so many steps."""
+        lanes = {lane for _, _, lane in self.course if lane >= 0}
+        reached = [[took for took, done, who in self.course if who == lane and done >= step] for lane in lanes]
+        return max(min(times, default=self.seconds) for times in reached)
+
+    def _note(self, step: int, member: int) -> None:
+        self.course.append([round(self.seconds, 3), step, member])
+        with open(self.path, "a") as file:
+            file.write(f"{self.course[-1][0]} {step} {member}\n")
+
+
+class Fit(NamedTuple):
+    """A posterior, what made it, and its clock; `before` are the seconds of what it started from."""
+
+    posterior: Any
+    method: Any
+    clock: Clock
+    before: float
+
+    @property
+    def seconds(self) -> float:
+        return self.before + self.clock.seconds
+
+
+def budget(data: Problem, options: argparse.Namespace) -> Budget:
+    scale = options.scale * (SMALL_SCALE if options.small else 1.0)
+    batch = options.batch or (SMALL_BATCH if options.small else BATCH)
+    return Budget(len(data.train.y), batch, options.chains, scale, np.asarray(data.judged.x))
+
+
+def folder(name: str, options: argparse.Namespace) -> Path:
+    return Path(options.work) / f"{name}-key{options.key}{'-validate' if options.validate else ''}"
+
+
+def fitted(name: str, data: Problem, options: argparse.Namespace) -> Fit:
+    """The posterior of a row; of a run that has ended before, what it left."""
+    row = ROWS[name]
+    started = fitted(row.start, data, options) if row.start else None
+    method = row.method(budget(data, options), row.epochs)
+    clock = Clock(folder(name, options) / "clock.txt")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tb.ConvergenceWarning)
+        posterior = method.fit(
+            row.model(options.small),
+            data.train,
+            key=jax.random.key(options.key),
+            init=started.posterior if started else None,
+            progress=not options.small,
+            checkpoint=folder(name, options),
+            callbacks=[clock],
+        )
+    jax.block_until_ready(jax.tree.leaves(posterior))
+    clock.end()
+    return Fit(posterior, method, clock, started.seconds if started else 0.0)
+
+
+def curve(fit: Fit, functions: np.ndarray, data: Problem, epoch: int) -> dict[str, list[float]]:
+    """Scores of the mean of the first draws of all chains, and when they were there."""
+    run = fit.method.run
+    after = run.thin * (1 + np.arange(run.draws))
+    steps = run.warmup + after[fit.method.are_draws(after - 1)]
+    found: dict[str, list[float]] = {}
+    total, done = 0.0, 0
+    for num in np.unique(np.geomspace(1, functions.shape[1], POINTS).round().astype(int)):
+        total = total + functions[:, done:num].sum((0, 1))
+        done = num
+        spent = {"seconds": fit.before + fit.clock.when(steps[num - 1]), "epochs": float(steps[num - 1] / epoch)}
+        for what, value in {**spent, **scores(total / (num * len(functions)), data)}.items():
+            found.setdefault(what, []).append(value)
+    return found
+
+
+def examples(functions: np.ndarray, data: Problem) -> dict[str, Any]:
+    """Of the first images: the class, its probabilities, and what nine tenths of the draws say of them."""
+    some = functions[:, :, :EXAMPLES].reshape(-1, *functions[0, 0, :EXAMPLES].shape)
+    low, high = np.quantile(some, (0.05, 0.95), axis=0)
+    parts = {"probs": some.mean(0), "low": low, "high": high}
+    found = {name: np.round(part, 4).tolist() for name, part in parts.items()}
+    return {"label": np.asarray(data.judged.y[:EXAMPLES]).tolist(), **found}
+
+
+def judged(name: str, fit: Fit, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
+    """Everything that is written of a row, and its probabilities to the folder."""
+    epoch = budget(data, options).epoch
+    found: dict[str, Any] = {"seconds": fit.seconds, "steps": steps(fit.method), "epochs": steps(fit.method) / epoch}
+    kept: dict[str, Any] = {}
+    if isinstance(fit.posterior, tb.Recorded):
+        functions = fit.posterior.functions()
+        probs = functions.mean((0, 1))
+        found |= {"chains": functions.shape[0], "draws": functions.shape[1]}
+        found["curve"] = curve(fit, functions, data, epoch)
+        found["temperature"] = {
+            path.removeprefix(TEMPERATURE): float(np.mean(values))
+            for path, values in fit.posterior.stats.items()
+            if path.startswith(TEMPERATURE)
+        }
+        if ROWS[name].table == "networks":
+            found["examples"] = examples(functions, data)
+            kept = {f"example_{what}": value for what, value in found["examples"].items()}
+            kept["example_x"] = np.asarray(data.judged.x[:EXAMPLES])
+    else:
+        probs = np.asarray(fit.posterior.predict(data.judged.x).probs)
+    curves = {f"curve_{what}": value for what, value in found.get("curve", {}).items()}
+    np.savez(f"{folder(name, options)}.npz", probs=probs.astype(np.float16), **curves, **kept)
+    return scores(probs, data) | found
+
+
+def steps(method: Any) -> int:
+    """Of a chain or a member; none where a method only looks at what it started from."""
+    if isinstance(method, tb.Ensemble):
+        return steps(method.method)
+    return 0 if isinstance(method, tb.Laplace) else method.duration.plan().steps
+
+
+def settings(name: str, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
+    """What an entry was made with: if a method, prior or network differs, it is made anew."""
+    row = ROWS[name]
+    parts = {"method": row.method(budget(data, options), row.epochs), "model": row.model(options.small)}
+    chosen = {what: getattr(options, what) for what in ("key", "scale", "batch", "chains", "small")}
+    found = {what: " ".join(repr(part).split()) for what, part in parts.items()} | chosen
+    return found | ({"start": settings(row.start, data, options)["method"]} if row.start else {})
+
+
+def done(path: Path) -> dict[str, Any]:
+    return json.loads(path.read_text()) if path.exists() else {}
+
+
+def one(name: str, data: Problem, options: argparse.Namespace) -> None:
+    """Fit and judge a row, unless the file has it with the same settings, and put it into the file."""
+    path, key = Path(options.out).resolve(), str(options.key)
+    data = data.flat() if ROWS[name].flat else data
+    table, wanted = "validation" if options.validate else ROWS[name].table, settings(name, data, options)
+    there = done(path).get(table, {}).get(name, {}).get(key)
+    if there is not None and there["settings"] == wanted and not options.again:
+        print(f"{name}, key {key}: {path} has it", flush=True)
+        return
+    found = judged(name, fitted(name, data, options), data, options)
+    device = {"device": jax.devices()[0].device_kind, "date": datetime.date.today().isoformat()}
+    figures = done(path)
+    figures.pop("machine", None)
+    if data.probs is not None:
+        own = data._replace(judged=tb.Data(data.judged.x[data.index], data.judged.y[data.index]), index=None)
+        figures["reference"] = {"images": len(data.probs), **scores(data.probs, own)}
+    figures.setdefault(table, {}).setdefault(name, {})[key] = {**found, **device, "settings": wanted}
+    record(str(path.with_suffix("")), figures, command=f"cifar10.py {options.row}", show=False)
+    shown = ", ".join(f"{what} {value:.4g}" for what, value in found.items() if isinstance(value, float | int))
+    print(f"{name}, key {key}: {shown}", flush=True)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("row", choices=[*ROWS, "all"])
+    parser.add_argument("--key", type=int, default=0)
+    parser.add_argument("--validate", action="store_true")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--reference")
+    parser.add_argument("--work", default=".cache/cifar10")
+    parser.add_argument("--out", default=str(RESULTS / "cifar10.json"))
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--batch", type=int)
+    parser.add_argument("--chains", type=int, default=2)
+    parser.add_argument("--again", action="store_true")
+    options = parser.parse_args(arguments)
+    data = problem(options)
+    for name in ROWS if options.row == "all" else [options.row]:
+        one(name, data, options)
+
+
+if __name__ == "__main__":
+    main()

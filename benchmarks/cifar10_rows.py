@@ -1,0 +1,162 @@
+"""The rows of the CIFAR-10 table: what is fitted, by which method, for how long."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import optax
+
+import tunbridge as tb
+
+MEMBERS, DRAWS, CYCLE = 5, 100, 50
+"""Networks of the ensemble, kept draws a chain at most, epochs a cycle."""
+WARMUP = 0.1
+"""Of the steps of a chain."""
+RESNET_SCALE = math.sqrt(1 / 5)
+
+
+class Budget(NamedTuple):
+    """What a row may spend, and where it is judged."""
+
+    rows: int
+    batch: int
+    chains: int
+    scale: float
+    judged: np.ndarray
+
+    @property
+    def epoch(self) -> int:
+        """Steps."""
+        return -(-self.rows // self.batch)
+
+    def steps(self, epochs: float) -> int:
+        return max(1, round(self.scale * epochs * self.epoch))
+
+    def train(self, epochs: float) -> tb.Train:
+        return tb.Train(self.steps(epochs), self.batch)
+
+    def run(self, epochs: float, thin: int | None = None, warmup: float = WARMUP) -> tb.Run:
+        """Chains of which outputs are kept at the judged images, every `thin`-th step or at most 100 times."""
+        steps = self.steps(epochs)
+        before = round(warmup * steps)
+        thin = thin or max(1, (steps - before) // DRAWS)
+        return tb.Run(self.chains, before, max(1, (steps - before) // thin), thin, self.batch, keep=self.judged)
+
+    def cycle(self, epochs: float) -> int:
+        """Steps of a cycle, at least four of which a chain has."""
+        return max(1, min(CYCLE * self.epoch, int((1 - WARMUP) * self.steps(epochs)) // 4))
+
+
+class Row(NamedTuple):
+    """A model, a method that is made for a budget and so many epochs, and the row whose posterior it starts from.
+
+    `network` makes the network, a tiny one if told; `flat` gives it images as vectors; `table` names the part of the
+    file that the row belongs to.
+    """
+
+    epochs: float
+    method: Callable[[Budget, float], Any]
+    network: Callable[[bool], Any]
+    prior: Any
+    start: str | None = None
+    flat: bool = False
+    table: str = "rows"
+
+    def model(self, small: bool) -> tb.Model:
+        return tb.Model(self.network(small), self.prior, tb.likelihoods.Categorical(10))
+
+
+def momentum(step_size):
+    return optax.sgd(step_size, momentum=0.9)
+
+
+def point(budget, epochs):
+    return tb.MAP(0.1, momentum, train=budget.train(epochs))
+
+
+def ensemble(budget, epochs):
+    return tb.Ensemble(point(budget, epochs), MEMBERS)
+
+
+def dropout(budget, epochs):
+    return tb.MCDropout(0.1, momentum, train=budget.train(epochs), rate=0.05)
+
+
+def swag(budget, epochs):
+    """A fifth of the epochs is the path after the point estimate."""
+    steps = budget.steps(0.2 * epochs)
+    return tb.SWAG(point(budget, 0.8 * epochs), steps, snapshots=min(DRAWS, steps), rank=min(20, steps))
+
+
+def meanfield(budget, epochs):
+    return tb.MeanField(step_size=1e-4, initial_sd=1e-2, optimiser=optax.adam, train=budget.train(epochs))
+
+
+def last_layer(_budget, _epochs):
+    return tb.Laplace(subset=tb.subsets.LastLayer(), point=None)
+
+
+def kronecker(_budget, _epochs):
+    return tb.Laplace(structure=tb.structures.Kronecker(), point=None)
+
+
+def sgld(budget, epochs):
+    return tb.SGLD(1e-6, run=budget.run(epochs))
+
+
+def sghmc(budget, epochs):
+    return tb.SGHMC(3e-7, friction=0.1, run=budget.run(epochs))
+
+
+def cyclical(budget, epochs):
+    length = budget.cycle(epochs)
+    schedule = tb.schedules.Cyclical(length)
+    return tb.SGHMC(3e-7, friction=0.05, schedule=schedule, run=budget.run(epochs, length))
+
+
+def cyclical_preconditioned(budget, epochs):
+    length = budget.cycle(epochs)
+    schedule, rms = tb.schedules.Cyclical(length), tb.preconditioners.RMSprop(0.99, 1e-7, forever=True)
+    run = budget.run(epochs, length)
+    return tb.SGHMC(3e-5, friction=0.05, schedule=schedule, preconditioner=rms, run=run)
+
+
+def measured(budget, epochs):
+    """SGHMC that finds its step size in the first quarter."""
+    return tb.SGHMC(run=budget.run(epochs, warmup=0.25))
+
+
+def residual(small):
+    return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20())
+
+
+def linear(_small):
+    return tb.networks.MLP(())
+
+
+def perceptron(small):
+    return tb.networks.MLP((20,) * 3 if small else (200,) * 3, "relu")
+
+
+def vgg(small):
+    return tb.networks.Cast(tb.networks.VGG(11, 1 / 16) if small else tb.networks.VGG(19))
+
+
+RESNET = residual, tb.priors.Normal(RESNET_SCALE)
+ROWS = {
+    "map": Row(200, point, *RESNET),
+    "ensemble": Row(200, ensemble, *RESNET),
+    "dropout": Row(200, dropout, *RESNET),
+    "swag": Row(250, swag, *RESNET),
+    "meanfield": Row(200, meanfield, *RESNET, start="map"),
+    "lastlayer": Row(0, last_layer, *RESNET, start="map"),
+    "kronecker": Row(0, kronecker, *RESNET, start="map"),
+    "sgld": Row(400, sgld, *RESNET),
+    "sghmc": Row(400, sghmc, *RESNET),
+    "clr": Row(400, cyclical, *RESNET),
+    "clrprec": Row(400, cyclical_preconditioned, *RESNET),
+    "linear": Row(100, measured, linear, tb.priors.Normal(0.1), flat=True, table="networks"),
+    "mlp": Row(100, measured, perceptron, tb.priors.Normal(0.1), flat=True, table="networks"),
+    "vgg": Row(100, measured, vgg, tb.priors.Normal(0.03), table="networks"),
+}
