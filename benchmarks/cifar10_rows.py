@@ -127,7 +127,50 @@ def measured(budget, epochs):
     return tb.SGHMC(run=budget.run(epochs, warmup=0.25))
 
 
+NORMS = [f"weights/stages/{i}/{j}/norm{k}" for i in range(3) for j in range(3) for k in (1, 2)]
+NORMS += ["weights/norm", *(f"weights/stages/{i}/0/shortcut/norm" for i in (1, 2))]
+SLOWER = {path: 0.1 for path in NORMS} | {"weights/linear": 0.3}
+"""Factors of step sizes: of what is hottest where all have the same."""
+
+
+def begun(budget, epochs):
+    """A network a chain, near a mode."""
+    return tb.Ensemble(point(budget, epochs), budget.chains)
+
+
+def annealed(
+    hot=2e-6, friction=0.02, lowest=0.03, cycle=24.0, exploration=0.4, sampling=0.25, warmup=30.0, redraw=True,
+    metric=tb.preconditioners.Groups(SLOWER), gradient=tb.subsampling.Plain(), noise_estimate=0.0,
+):  # fmt: skip
+    """Cycles of so many epochs, after so many of large steps."""
+
+    def method(budget, epochs):
+        unit = max(1, min(50, budget.epoch // 2))
+        whole = lambda some: max(unit, round(budget.scale * some * budget.epoch / unit) * unit)  # noqa: E731
+        thin, length, before = whole(2.0), whole(cycle), whole(warmup)
+        draws = max(1, (budget.steps(epochs) - before) // thin)
+        if budget.scale * budget.rows < 1000:
+            return tb.SGHMC(hot, friction=friction, run=tb.Run(budget.chains, before, draws, thin, budget.batch, keep=budget.judged))
+        return tb.SGHMC(
+            hot,
+            friction=friction,
+            schedule=tb.schedules.Annealed(length, lowest, exploration, sampling),
+            preconditioner=metric,
+            gradient=gradient,
+            moves=(tb.moves.NormRedraw(every=unit),) if redraw else (),
+            noise_estimate=noise_estimate,
+            run=tb.Run(budget.chains, before, draws, thin, budget.batch, keep=budget.judged),
+        )
+
+    return method
+
+
 def residual(small):
+    return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20(fused=True))
+
+
+def unfused(small):
+    """What is differentiated forwards, or has its weights disturbed on the way."""
     return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20())
 
 
@@ -144,18 +187,27 @@ def vgg(small):
 
 
 RESNET = residual, tb.priors.Normal(RESNET_SCALE)
+UNFUSED = unfused, tb.priors.Normal(RESNET_SCALE)
 ROWS = {
     "map": Row(200, point, *RESNET),
     "ensemble": Row(200, ensemble, *RESNET),
-    "dropout": Row(200, dropout, *RESNET),
+    "dropout": Row(200, dropout, *UNFUSED),
     "swag": Row(250, swag, *RESNET),
-    "meanfield": Row(200, meanfield, *RESNET, start="map"),
-    "lastlayer": Row(0, last_layer, *RESNET, start="map"),
-    "kronecker": Row(0, kronecker, *RESNET, start="map"),
+    "meanfield": Row(200, meanfield, *UNFUSED, start="map"),
+    "lastlayer": Row(0, last_layer, *UNFUSED, start="map"),
+    "kronecker": Row(0, kronecker, *UNFUSED, start="map"),
     "sgld": Row(400, sgld, *RESNET),
     "sghmc": Row(400, sghmc, *RESNET),
     "clr": Row(400, cyclical, *RESNET),
     "clrprec": Row(400, cyclical_preconditioned, *RESNET),
+    "brief": Row(20, begun, *RESNET, table="starts"),
+    "best": Row(400, annealed(), *RESNET, start="brief"),
+    "colder": Row(160, annealed(lowest=0.01), *RESNET, start="brief", table="ablation"),
+    "hotter": Row(160, annealed(hot=5e-6, lowest=0.012), *RESNET, start="brief", table="ablation"),
+    "longer": Row(160, annealed(cycle=48.0), *RESNET, start="brief", table="ablation"),
+    "rmsprop": Row(160, annealed(hot=2e-4, metric=tb.preconditioners.RMSprop()), *RESNET, start="brief", table="ablation"),
+    "known": Row(160, annealed(noise_estimate=None), *RESNET, start="brief", table="ablation"),
+    "plain": Row(160, annealed(), *RESNET, start="brief", table="ablation"),
     "linear": Row(100, measured, linear, tb.priors.Normal(0.1), flat=True, table="networks"),
     "mlp": Row(100, measured, perceptron, tb.priors.Normal(0.1), flat=True, table="networks"),
     "vgg": Row(100, measured, vgg, tb.priors.Normal(0.03), table="networks"),

@@ -129,9 +129,12 @@ def _chunk(
         boundary = plan.warmup + (jnp.maximum(t - plan.warmup, 0) // plan.thin + 1) * plan.thin
         end = jnp.minimum(boundary, stop)
         carry, cursor = jax.lax.fori_loop(t // stride, end // stride, walk, (carry, cursor))
-        buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, entry(method, target, carry))
-        return end, carry, cursor, buffer, count + (end == boundary)
+        due = end == boundary
+        found = jax.lax.cond(due, lambda: entry(method, target, carry), lambda: empty)
+        buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, found)
+        return end, carry, cursor, buffer, count + due
 
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), one)
     buffer = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), one)
     loop = (start, carry, source.start(key_batches, start), buffer, jnp.zeros((), jnp.int32))
     _, carry, _, buffer, _ = jax.lax.while_loop(lambda loop: loop[0] < stop, segment, loop)

@@ -10,7 +10,7 @@ from jax import Array
 
 from tunbridge.core.errors import InputError
 
-__all__ = ["Constant", "Cosine", "Cyclical", "Decaying", "Pace", "Pacing"]
+__all__ = ["Annealed", "Constant", "Cosine", "Cyclical", "Decaying", "Pace", "Pacing"]
 
 
 class Pace(NamedTuple):
@@ -144,3 +144,56 @@ class Cyclical(Pacing):
     def settled(self, thin: int) -> "Cyclical":
         """With a draw a cycle, unless its length is given."""
         return self if self.length is not None else Cyclical(thin, self.exploration)
+
+
+class Annealed(Pacing):
+    r"""Cycles of three parts: large steps, steps that fall geometrically, small steps, at which draws are taken.
+
+    What a noisy gradient heats a direction by grows with its curvature and with the step. Large steps move along the
+    flat directions, which they hardly heat; while they fall, one stiff direction after another comes to its own
+    temperature, which it does quickly; at the small ones all have it.
+
+    Parameters
+    ----------
+    length
+        Steps a cycle.
+    lowest
+        The small steps over the large ones, above 0 and below 1.
+    exploration, sampling
+        The first and the last part of a cycle, from 0 to 1. Together at most 1.
+
+    Examples
+    --------
+    >>> cycle = Annealed(100, lowest=0.01, exploration=0.4, sampling=0.2)
+    >>> [round(float(cycle.at(step).step), 4) for step in (0, 40, 60, 80, 99)]
+    [1.0, 1.0, 0.1, 0.01, 0.01]
+    """
+
+    length: float = eqx.field(converter=float)
+    lowest: float = eqx.field(default=0.02, converter=float)
+    exploration: float = eqx.field(default=0.4, converter=float)
+    sampling: float = eqx.field(default=0.25, converter=float)
+
+    asymptotically_exact = False
+    reach = 3.0
+
+    def __check_init__(self):
+        if not self.length >= 1:
+            raise InputError("cycles of at least 1 step", f"{self.length}", "Give length= some epochs of steps.")
+        if not 0.0 < self.lowest < 1.0:
+            raise InputError("a lowest factor above 0 and below 1", f"{self.lowest}", "Try 0.02.")
+        if min(self.exploration, self.sampling) < 0.0 or not self.exploration + self.sampling <= 1.0:
+            got = f"{self.exploration} and {self.sampling}"
+            raise InputError("parts of a cycle, together at most 1", got, "Try 0.4 and 0.25.")
+
+    def at(self, step: Array) -> Pace:
+        """Of a step at a part u of its cycle."""
+        u = (step % self.length) / self.length
+        falling = jnp.maximum(1.0 - self.exploration - self.sampling, 1e-6)
+        fallen = jnp.clip((u - self.exploration) / falling, 0.0, 1.0)
+        factor = self.lowest**fallen
+        return Pace(factor, jnp.ones_like(factor))
+
+    def samples(self, steps: np.ndarray) -> np.ndarray:
+        """Whether states after these steps are of the last part."""
+        return (steps % self.length) / self.length >= 1.0 - self.sampling
