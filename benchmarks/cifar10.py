@@ -152,7 +152,8 @@ class Fit(NamedTuple):
 def budget(data: Problem, options: argparse.Namespace) -> Budget:
     scale = options.scale * (SMALL_SCALE if options.small else 1.0)
     batch = options.batch or (SMALL_BATCH if options.small else BATCH)
-    return Budget(len(data.train.y), batch, options.chains, scale, np.asarray(data.judged.x))
+    blocks = 1 if options.small else 3
+    return Budget(len(data.train.y), batch, options.chains, scale, np.asarray(data.judged.x), blocks)
 
 
 def folder(name: str, options: argparse.Namespace) -> Path:
@@ -172,7 +173,7 @@ def fitted(name: str, data: Problem, options: argparse.Namespace) -> Fit:
             data.train,
             key=jax.random.key(options.key),
             init=started.posterior if started else None,
-            progress=not options.small,
+            progress=False,
             checkpoint=folder(name, options),
             callbacks=[clock],
         )

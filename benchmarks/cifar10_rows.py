@@ -9,7 +9,7 @@ import optax
 
 import tunbridge as tb
 
-MEMBERS, DRAWS, CYCLE = 5, 100, 50
+MEMBERS, DRAWS, CYCLE = 5, 40, 50
 """Networks of the ensemble, kept draws a chain at most, epochs a cycle."""
 WARMUP = 0.1
 """Of the steps of a chain."""
@@ -24,6 +24,8 @@ class Budget(NamedTuple):
     chains: int
     scale: float
     judged: np.ndarray
+    blocks: int
+    """Of each stage of the network."""
 
     @property
     def epoch(self) -> int:
@@ -127,10 +129,11 @@ def measured(budget, epochs):
     return tb.SGHMC(run=budget.run(epochs, warmup=0.25))
 
 
-NORMS = [f"weights/stages/{i}/{j}/norm{k}" for i in range(3) for j in range(3) for k in (1, 2)]
-NORMS += ["weights/norm", *(f"weights/stages/{i}/0/shortcut/norm" for i in (1, 2))]
-SLOWER = {path: 0.1 for path in NORMS} | {"weights/linear": 0.3}
-"""Factors of step sizes: of what is hottest where all have the same."""
+def slower(blocks: int) -> tb.preconditioners.Groups:
+    """Smaller steps for what is hottest where all are the same: normalisations, and the last layer."""
+    norms = [f"weights/stages/{i}/{j}/norm{k}" for i in range(3) for j in range(blocks) for k in (1, 2)]
+    norms += ["weights/norm", *(f"weights/stages/{i}/0/shortcut/norm" for i in (1, 2))]
+    return tb.preconditioners.Groups({path: 0.1 for path in norms} | {"weights/linear": 0.3})
 
 
 def begun(budget, epochs):
@@ -138,31 +141,40 @@ def begun(budget, epochs):
     return tb.Ensemble(point(budget, epochs), budget.chains)
 
 
-def annealed(
-    hot=2e-6, friction=0.02, lowest=0.03, cycle=24.0, exploration=0.4, sampling=0.25, warmup=30.0, redraw=True,
-    metric=tb.preconditioners.Groups(SLOWER), gradient=tb.subsampling.Plain(), noise_estimate=0.0,
-):  # fmt: skip
-    """Cycles of so many epochs, after so many of large steps."""
+class Recipe(NamedTuple):
+    """SGHMC in annealed cycles; numbers of epochs, or parts of a cycle."""
 
-    def method(budget, epochs):
+    hot: float = 2e-6
+    friction: float = 0.02
+    lowest: float = 0.03
+    cycle: float = 20.0
+    exploration: float = 0.4
+    sampling: float = 0.3
+    warmup: float = 20.0
+    thin: float = 2.0
+    redraw: bool = True
+    metric: Callable[[int], Any] = slower
+    gradient: Any = tb.subsampling.Plain()
+
+    def __call__(self, budget: Budget, epochs: float) -> tb.SGHMC:
         unit = max(1, min(50, budget.epoch // 2))
-        whole = lambda some: max(unit, round(budget.scale * some * budget.epoch / unit) * unit)  # noqa: E731
-        thin, length, before = whole(2.0), whole(cycle), whole(warmup)
+
+        def steps(some: float) -> int:
+            """A multiple of the steps between redraws."""
+            return max(1, round(budget.scale * some * budget.epoch / unit)) * unit
+
+        before, thin = steps(self.warmup), steps(self.thin)
+        length = max(steps(self.cycle), 4 * thin)
         draws = max(1, (budget.steps(epochs) - before) // thin)
-        if budget.scale * budget.rows < 1000:
-            return tb.SGHMC(hot, friction=friction, run=tb.Run(budget.chains, before, draws, thin, budget.batch, keep=budget.judged))
         return tb.SGHMC(
-            hot,
-            friction=friction,
-            schedule=tb.schedules.Annealed(length, lowest, exploration, sampling),
-            preconditioner=metric,
-            gradient=gradient,
-            moves=(tb.moves.NormRedraw(every=unit),) if redraw else (),
-            noise_estimate=noise_estimate,
+            self.hot,
+            friction=self.friction,
+            schedule=tb.schedules.Annealed(length, self.lowest, self.exploration, self.sampling),
+            preconditioner=self.metric(budget.blocks),
+            gradient=self.gradient,
+            moves=(tb.moves.NormRedraw(every=unit),) if self.redraw else (),
             run=tb.Run(budget.chains, before, draws, thin, budget.batch, keep=budget.judged),
         )
-
-    return method
 
 
 def residual(small):
@@ -189,26 +201,34 @@ def vgg(small):
 RESNET = residual, tb.priors.Normal(RESNET_SCALE)
 UNFUSED = unfused, tb.priors.Normal(RESNET_SCALE)
 ROWS = {
-    "map": Row(200, point, *RESNET),
-    "ensemble": Row(200, ensemble, *RESNET),
-    "dropout": Row(200, dropout, *UNFUSED),
-    "swag": Row(250, swag, *RESNET),
-    "meanfield": Row(200, meanfield, *UNFUSED, start="map"),
+    "map": Row(100, point, *RESNET),
+    "ensemble": Row(100, ensemble, *RESNET),
+    "dropout": Row(60, dropout, *UNFUSED),
+    "swag": Row(125, swag, *RESNET),
+    "meanfield": Row(60, meanfield, *UNFUSED, start="map"),
     "lastlayer": Row(0, last_layer, *UNFUSED, start="map"),
     "kronecker": Row(0, kronecker, *UNFUSED, start="map"),
-    "sgld": Row(400, sgld, *RESNET),
-    "sghmc": Row(400, sghmc, *RESNET),
-    "clr": Row(400, cyclical, *RESNET),
-    "clrprec": Row(400, cyclical_preconditioned, *RESNET),
+    "sgld": Row(80, sgld, *RESNET, start="brief"),
+    "sghmc": Row(80, sghmc, *RESNET, start="brief"),
+    "clr": Row(80, cyclical, *RESNET, start="brief"),
+    "clrprec": Row(80, cyclical_preconditioned, *RESNET, start="brief"),
     "brief": Row(20, begun, *RESNET, table="starts"),
-    "best": Row(400, annealed(), *RESNET, start="brief"),
-    "colder": Row(160, annealed(lowest=0.01), *RESNET, start="brief", table="ablation"),
-    "hotter": Row(160, annealed(hot=5e-6, lowest=0.012), *RESNET, start="brief", table="ablation"),
-    "longer": Row(160, annealed(cycle=48.0), *RESNET, start="brief", table="ablation"),
-    "rmsprop": Row(160, annealed(hot=2e-4, metric=tb.preconditioners.RMSprop()), *RESNET, start="brief", table="ablation"),
-    "known": Row(160, annealed(noise_estimate=None), *RESNET, start="brief", table="ablation"),
-    "plain": Row(160, annealed(), *RESNET, start="brief", table="ablation"),
-    "linear": Row(100, measured, linear, tb.priors.Normal(0.1), flat=True, table="networks"),
-    "mlp": Row(100, measured, perceptron, tb.priors.Normal(0.1), flat=True, table="networks"),
-    "vgg": Row(100, measured, vgg, tb.priors.Normal(0.03), table="networks"),
+    "best": Row(260, Recipe(), *RESNET, start="brief"),
+    **{
+        f"best {name}": Row(100, recipe, *RESNET, start="brief", table="ablation")
+        for name, recipe in {
+            "as it is": Recipe(),
+            "colder": Recipe(lowest=0.01),
+            "hotter": Recipe(hot=5e-6, lowest=0.012),
+            "gentler": Recipe(hot=6e-7, lowest=0.1),
+            "longer cycles": Recipe(cycle=40.0),
+            "without redraws": Recipe(redraw=False),
+            "one step size": Recipe(metric=lambda _: tb.preconditioners.Identity()),
+            "RMSprop": Recipe(hot=2e-4, metric=lambda _: tb.preconditioners.RMSprop()),
+            "SVRG": Recipe(gradient=tb.subsampling.SVRG()),
+        }.items()
+    },
+    "linear": Row(40, measured, linear, tb.priors.Normal(0.1), flat=True, table="networks"),
+    "mlp": Row(40, measured, perceptron, tb.priors.Normal(0.1), flat=True, table="networks"),
+    "vgg": Row(40, measured, vgg, tb.priors.Normal(0.03), table="networks"),
 }

@@ -29,6 +29,8 @@ _DEEP = 64
 """How many numbers of a patch a product takes at a time."""
 _ROWS = 256
 """How many pixels a product takes at a time."""
+_FEW_ROWS = 128
+"""The same where several products are taken of them."""
 _PROGRAMS = 528
 """How many programs share the images of a batch where each sums over its own."""
 _HELD = 3 * _DEEP * 64
@@ -99,10 +101,14 @@ def _convolved(source: Any, kernel: Any, image: Any, gather: Gather, size: int, 
     for start in range(0, size, _ROWS):
         num = min(_ROWS, size)
         rows, cols = _pixels(start, num, width)
-        total = jnp.zeros((num, kernel.shape[-1]), jnp.float32)
-        for group in range(kernel.shape[0]):
-            total += _product(_gathered(source, image, gather, rows, cols, group, channels), kernel[group], 1)
-        parts.append(total)
+
+
+        def add(group, total, rows=rows, cols=cols):
+            patches = _gathered(source, image, gather, rows, cols, group, channels)
+            return total + _product(patches, kernel[group], 1)
+
+        empty = jnp.zeros((num, kernel.shape[-1]), jnp.float32)
+        parts.append(jax.lax.fori_loop(0, kernel.shape[0], add, empty))
     return parts
 
 
@@ -113,7 +119,7 @@ def _slices(size: int) -> list[pl.Slice]:
 def _normal(parts: list[Array]) -> tuple[list[Array], Array]:
     """Each part over the root of the mean of squares of all, and one over that root."""
     size = sum(part.shape[0] for part in parts)
-    inverse = jax.lax.rsqrt(sum(jnp.sum(part * part, axis=0) for part in parts) / size + _FLOOR)
+    inverse = jax.lax.rsqrt(jnp.sum(sum(part * part for part in parts), axis=0) / size + _FLOOR)
     return [part * inverse[None, :] for part in parts], inverse
 
 
@@ -134,10 +140,9 @@ def _forward(gather, size, width, channels, swish, skips, *refs):
 def _backward(size, swish, skips, *refs):
     slope, plain, gamma, beta, tau, *rest = refs
     skip, (slope_plain, slope_sum, sums) = (rest[0] if skips else None), rest[-3:]
-    image, scale, channels = pl.program_id(0), gamma[...][None, :], plain.shape[-1]
+    image, scale = pl.program_id(0), gamma[...][None, :]
     hats, inverse = _normal([plain[image, place, :].astype(jnp.float32) for place in _slices(size)])
-    slopes, mean = [], jnp.zeros((channels,), jnp.float32)
-    totals = [jnp.zeros((channels,), jnp.float32) for _ in range(3)]
+    slopes, terms = [], []
     for hat, place in zip(hats, _slices(size), strict=True):
         back = slope[image, place, :].astype(jnp.float32)
         raw = scale * hat + beta[...][None, :]
@@ -151,16 +156,14 @@ def _backward(size, swish, skips, *refs):
         if skips:
             slope_sum[image, place, :] = back.astype(slope_sum.dtype)
         through = jnp.where(above, back, 0.0)
-        for i, part in enumerate((through * hat, through, back - through)):
-            totals[i] += jnp.sum(part, axis=0)
         slopes.append(through * scale)
-        mean += jnp.sum(slopes[-1] * hat, axis=0) / size
-    bias = jnp.zeros((channels,), jnp.float32)
+        terms.append((through * hat, through, back - through, hat))
+    on_hat, on_one, below, hat_sum = (jnp.sum(sum(parts), axis=0) for parts in zip(*terms, strict=True))
+    mean = gamma[...] * on_hat / size
     for part, hat, place in zip(slopes, hats, _slices(size), strict=True):
         found = inverse[None, :] * (part - hat * mean[None, :])
-        bias += jnp.sum(found, axis=0)
         slope_plain[image, place, :] = found.astype(slope_plain.dtype)
-    for i, total in enumerate((*totals, bias)):
+    for i, total in enumerate((on_hat, on_one, below, inverse * (gamma[...] * on_one - mean * hat_sum))):
         sums[image, i, :] = total
 
 
@@ -177,19 +180,19 @@ def _kernel_slope(gather, size, width, channels, inner, num, source, slope, out)
     program, programs, first = pl.program_id(0), pl.num_programs(0), pl.program_id(1) * inner
     outputs = slope.shape[-1]
 
-    def add(turn, totals):
-        image = program + turn * programs
-        for start, place in zip(range(0, size, _ROWS), _slices(size), strict=True):
-            rows, cols = _pixels(start, min(_ROWS, size), width)
-            back = slope[image, place, :]
-            totals = tuple(
-                total
-                + _product(_gathered(source, image, gather, rows, cols, first + i, channels), back, 0)
-                for i, total in enumerate(totals)
-            )
-        return totals
+    few = min(_FEW_ROWS, size)
+    parts = size // few
 
-    turns = (num - program + programs - 1) // programs
+    def add(turn, totals):
+        image, start = program + _over(turn, parts) * programs, _rest(turn, parts) * few
+        rows, cols = _pixels(start, few, width)
+        back = slope[image, pl.ds(start, few), :]
+        return tuple(
+            total + _product(_gathered(source, image, gather, rows, cols, first + i, channels), back, 0)
+            for i, total in enumerate(totals)
+        )
+
+    turns = jax.lax.div(num - program + programs - 1, programs) * parts
     empty = tuple(jnp.zeros((_DEEP, outputs), jnp.float32) for _ in range(inner))
     for i, total in enumerate(jax.lax.fori_loop(0, turns, add, empty)):
         out[program, first + i, :, :] = total
@@ -225,14 +228,14 @@ class Shape(NamedTuple):
         return Gather(height, width, self.window, 1, self.stride, -1, self.before)
 
 
-def _call(body: Any, grid: tuple[int, ...], shapes: Any, warps: int, operands: list[Array]) -> Any:
+def _call(body: Any, grid: tuple[int, ...], shapes: Any, warps: int, operands: list[Array], stages: int = 2) -> Any:
     return pl.pallas_call(
         body,
         grid=grid,
         out_shape=shapes,
         in_specs=[pl.BlockSpec(memory_space=pl.ANY)] * len(operands),
         out_specs=jax.tree.map(lambda _: pl.BlockSpec(memory_space=pl.ANY), shapes),
-        compiler_params=triton.CompilerParams(num_warps=warps, num_stages=2),
+        compiler_params=triton.CompilerParams(num_warps=warps, num_stages=stages),
         interpret=jax.default_backend() == "cpu",
     )(*operands)
 
@@ -292,7 +295,7 @@ def _kernel_back(shape: Shape, x: Array, slope: Array) -> Array:
     width = shape.width // shape.stride
     body = partial(_kernel_slope, shape.patches(), shape.size, width, shape.inputs, inner, num)
     out = jax.ShapeDtypeStruct((programs, groups, _DEEP, shape.outputs), jnp.float32)
-    sums = _call(body, (programs, groups // inner), out, 4, [x, slope])
+    sums = _call(body, (programs, groups // inner), out, 4, [x, slope], stages=1)
     taps = jnp.sum(sums, axis=0).reshape(-1, shape.inputs, shape.outputs)[: shape.window**2]
     return taps.reshape(shape.window, shape.window, shape.inputs, shape.outputs)
 
