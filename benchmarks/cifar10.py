@@ -1,7 +1,7 @@
 """CIFAR-10: a ResNet-20 by many methods beside predictions of full-batch HMC, and three networks by SGHMC; GPU.
 
-    TUNBRIDGE_DATA=FOLDER python benchmarks/cifar10.py ROW [--key K] [--validate] [--scale S] [--reference FILE]
-        [--work FOLDER] [--out FILE] [--small] [--batch B] [--chains C] [--again]
+    TUNBRIDGE_DATA=FOLDER python benchmarks/cifar10.py ROW [--key K] [--validate] [--scale S] [--epochs E]
+        [--reference FILE] [--work FOLDER] [--out FILE] [--small] [--batch B] [--chains C] [--again]
     -> benchmarks/results/cifar10.json; a row replaces its own entry
 
 ROW is one of `cifar10_rows.ROWS`, or "all" for those that the file has not. FOLDER holds CIFAR-10; images are
@@ -9,7 +9,8 @@ normalised and never augmented, the temperature is 1. All 50,000 training images
 images judged on; agreement and total variation are taken at those of them that the reference has (`index`, `probs`).
 
 --validate   learns from the first 45,000 training images and judges on the last 5,000: what settings are chosen by.
---scale      multiplies the epochs of every row.
+--scale      multiplies the epochs of every row, and those of its cycles.
+--epochs     of this row instead of its own.
 --reference  cifar10_hmc_probs_half.npz in FOLDER unless told; without it there is no agreement and total variation.
 --work       keeps ROW-keyK/, from which a killed run goes on, and ROW-keyK.npz: probabilities, and 12 examples.
 --small      tries the script: tiny networks on 200 made-up images of 8 x 8, a twentieth of the epochs.
@@ -156,6 +157,11 @@ def budget(data: Problem, options: argparse.Namespace) -> Budget:
     return Budget(len(data.train.y), batch, options.chains, scale, np.asarray(data.judged.x), blocks)
 
 
+def epochs(name: str, options: argparse.Namespace) -> float:
+    """Of the row that was asked for, as told; of one that it starts from, its own."""
+    return options.epochs if options.epochs and name == options.row else ROWS[name].epochs
+
+
 def folder(name: str, options: argparse.Namespace) -> Path:
     return Path(options.work) / f"{name}-key{options.key}{'-validate' if options.validate else ''}"
 
@@ -164,7 +170,7 @@ def fitted(name: str, data: Problem, options: argparse.Namespace) -> Fit:
     """The posterior of a row; of a run that has ended before, what it left."""
     row = ROWS[name]
     started = fitted(row.start, data, options) if row.start else None
-    method = row.method(budget(data, options), row.epochs)
+    method = row.method(budget(data, options), epochs(name, options))
     clock = Clock(folder(name, options) / "clock.txt")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tb.ConvergenceWarning)
@@ -243,7 +249,7 @@ def steps(method: Any) -> int:
 def settings(name: str, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
     """What an entry was made with: if a method, prior or network differs, it is made anew."""
     row = ROWS[name]
-    parts = {"method": row.method(budget(data, options), row.epochs), "model": row.model(options.small)}
+    parts = {"method": row.method(budget(data, options), epochs(name, options)), "model": row.model(options.small)}
     chosen = {what: getattr(options, what) for what in ("key", "scale", "batch", "chains", "small")}
     found = {what: " ".join(repr(part).split()) for what, part in parts.items()} | chosen
     return found | ({"start": settings(row.start, data, options)["method"]} if row.start else {})
@@ -281,6 +287,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--key", type=int, default=0)
     parser.add_argument("--validate", action="store_true")
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--epochs", type=float)
     parser.add_argument("--reference")
     parser.add_argument("--work", default=".cache/cifar10")
     parser.add_argument("--out", default=str(RESULTS / "cifar10.json"))

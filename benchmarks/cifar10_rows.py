@@ -138,7 +138,7 @@ def slower(blocks: int) -> tb.preconditioners.Groups:
 
 def begun(budget, epochs):
     """A network a chain, near a mode."""
-    return tb.Ensemble(point(budget, epochs), budget.chains)
+    return tb.Ensemble(tb.MAP(2e-3, optax.adam, train=budget.train(epochs)), budget.chains)
 
 
 class Recipe(NamedTuple):
@@ -177,6 +177,13 @@ class Recipe(NamedTuple):
         )
 
 
+def rms(_blocks: int) -> tb.preconditioners.RMSprop:
+    return tb.preconditioners.RMSprop()
+
+
+QUICK = Recipe(6e-4, lowest=0.02, cycle=10.0, exploration=0.3, sampling=0.4, warmup=10.0, redraw=False, metric=rms)
+
+
 def residual(small):
     return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20(fused=True))
 
@@ -212,8 +219,7 @@ ROWS = {
     "sghmc": Row(80, sghmc, *RESNET, start="brief"),
     "clr": Row(80, cyclical, *RESNET, start="brief"),
     "clrprec": Row(80, cyclical_preconditioned, *RESNET, start="brief"),
-    "brief": Row(20, begun, *RESNET, table="starts"),
-    "best": Row(260, Recipe(), *RESNET, start="brief"),
+    "brief": Row(10, begun, *RESNET, table="starts"),
     **{
         f"best {name}": Row(100, recipe, *RESNET, start="brief", table="ablation")
         for name, recipe in {
@@ -224,8 +230,13 @@ ROWS = {
             "longer cycles": Recipe(cycle=40.0),
             "without redraws": Recipe(redraw=False),
             "one step size": Recipe(metric=lambda _: tb.preconditioners.Identity()),
-            "RMSprop": Recipe(hot=2e-4, metric=lambda _: tb.preconditioners.RMSprop()),
+            "RMSprop": Recipe(hot=2e-4, metric=rms),
             "SVRG": Recipe(gradient=tb.subsampling.SVRG()),
+            "R1": QUICK._replace(hot=2e-4, lowest=0.05),
+            "R2": QUICK,
+            "R3": QUICK._replace(hot=2e-3, lowest=0.006),
+            "R4": QUICK._replace(redraw=True),
+            "G1": QUICK._replace(hot=5e-6, lowest=0.01, metric=slower),
         }.items()
     },
     "linear": Row(40, measured, linear, tb.priors.Normal(0.1), flat=True, table="networks"),
