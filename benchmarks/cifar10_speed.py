@@ -3,12 +3,13 @@
     python benchmarks/cifar10_speed.py [--batches 500 1000] [--chains 1 4] [--seconds S] [--only NAME ...] [--profile]
         [--out FILE] [--small]
 
-Rows: "bare" and "bare fused" are one `lax.scan` of m <- mu m + sqrt(lr) g + sqrt(2 (1 - mu)) xi, w <- w + sqrt(lr) m with
-the network in bfloat16, its layers written for XLA or as kernels that keep an image on the chip (`ResNet20(fused=True)`);
-"fit" and "fit fused" are `tb.SGHMC.fit` of the same update. Images are random: 20,000 of them. A rate is that of the
-last seconds, after compilation, which is timed by itself. Operations are those of the convolutions, three times those
-of a forward pass; the share is of the 790 TFLOP/s that a large product of bfloat16 matrices reaches. --profile lists the
-kernels that a step of each row spends its time in, and how long the device has none to run.
+Rows: "bare" and "bare fused" are one `lax.scan` of m <- mu m + sqrt(lr) g + sqrt(2 (1 - mu)) xi, w <- w + sqrt(lr) m
+with the network in bfloat16, its layers written for XLA or as kernels that keep an image on the chip
+(`ResNet20(fused=True)`); "fit" and "fit fused" are `tb.SGHMC.fit` of the same update. Images are random: 20,000 of
+them. A rate is that of the last seconds, after compilation, which is timed by itself. Operations are those of the
+convolutions, three times those of a forward pass; the share is of the 790 TFLOP/s that a large product of bfloat16
+matrices reaches. --profile lists the kernels that a step of each row spends its time in, and how long the device has
+none to run.
 """
 
 import argparse
@@ -31,7 +32,7 @@ PRIOR_VARIANCE, STEP_SIZE, MOMENTUM, PEAK = 0.2, 3e-7, 0.9, 790e12
 
 
 def images(small: bool) -> tb.Data:
-    num, size = (200, 8) if small else (20_000, 32)
+    num, size = (200, 16) if small else (20_000, 32)
     rng = np.random.default_rng(0)
     return tb.Data(rng.standard_normal((num, size, size, 3), np.float32), rng.integers(0, 10, num))
 

@@ -108,7 +108,9 @@ class Lane:
         self._cursor = HostCursor(data, self._check) if isinstance(data, Stream) else None
         self._place = {"epoch": 0, "used": 0}
         self._meetings = method.meetings(plan.warmup) if plan.warmup else ()
-        self._stride = 1 if isinstance(data, Stream) else _stride(data, batch_size, (*plan, *self._meetings, *method.periods))
+        self._stride = (
+            1 if isinstance(data, Stream) else _stride(data, batch_size, (*plan, *self._meetings, *method.periods))
+        )
         source = None if isinstance(data, Stream) else _source(data, batch_size, self._stride)
         chosen: Any = members[0] if len(members) == 1 else np.asarray(members)
         own: Any = (method, target, source, keys[chosen], jax.tree.map(lambda leaf: leaf[chosen], params))
@@ -161,7 +163,9 @@ class Lane:
         run = program.chunk if len(self.members) == 1 else program.chunk_all
         start = np.int32(self.step)
         plan = program.traced(self.plan)
-        carry, buffer = run(self._stride, self.method, self.target, source, self.keys, self.carry, start, np.int32(stop), plan)
+        carry, buffer = run(
+            self._stride, self.method, self.target, source, self.keys, self.carry, start, np.int32(stop), plan
+        )
         self._refuse_failure(np.atleast_1d(carry.failure))  # waits for the chunk
         count = self.plan.kept(stop) - self.plan.kept(self.step)
         if count:

@@ -20,7 +20,7 @@ from tunbridge.model.networks.layout import Leaf
 
 Padding = Literal["SAME", "VALID"]
 _SPECS = {1: ("NWC", "WIO", "NWC"), 2: ("NHWC", "HWIO", "NHWC")}
-_FLOOR = 1e-6
+FLOOR = 1e-6
 """What filter response normalisation adds to the mean of squares."""
 _TRUNCATED = 0.87962566
 """The standard deviation of a standard normal number, given that it is between -2 and 2."""
@@ -90,7 +90,7 @@ def frn(weights: PyTree, x: Array) -> Array:
     gamma, beta, tau = (_along_channels(_wide(weights[name]), x.ndim) for name in ("gamma", "beta", "tau"))
     z = _wide(x)
     nu2 = jnp.mean(jnp.square(z), axis=(1, 2), keepdims=True)
-    return jnp.maximum(gamma * z * lax.rsqrt(nu2 + _FLOOR) + beta, tau).astype(x.dtype)
+    return jnp.maximum(gamma * z * lax.rsqrt(nu2 + FLOOR) + beta, tau).astype(x.dtype)
 
 
 def max_pool(x: Array, size: int, padding: Padding = "SAME") -> Array:
