@@ -10,7 +10,7 @@ from jax import Array
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 from tunbridge.model.networks import convolution, kernels
-from tunbridge.model.networks.kernels import Shape
+from tunbridge.model.networks.patches import DEEP, Shape
 
 _LEAST_SIDE, _LEAST_CHANNELS = 4, 16
 """Of the smallest image, and of the narrowest: what a product of matrices can be made of."""
@@ -38,7 +38,7 @@ def check(weights: PyTree, x: Array) -> None:
             f"{height} x {width} and channels from {narrow} to {wide}",
             "Use fused=False.",
         )
-    if not _LEAST_CHANNELS <= narrow <= wide <= kernels.DEEP:
+    if not _LEAST_CHANNELS <= narrow <= wide <= DEEP:
         raise InputError(f"{_LEAST_CHANNELS} channels at first, for fused=True", f"{narrow}", "Use fused=False.")
 
 

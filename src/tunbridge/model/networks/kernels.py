@@ -13,7 +13,7 @@ has all it needs. With the convolution *y*,
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,8 @@ from jax.experimental.pallas import triton
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 from tunbridge.model.networks import convolution
+from tunbridge.model.networks.patches import DEEP, Gather, Shape, groups, over, pixels, rest
 
-DEEP = 64
-"""How many numbers of a patch a product takes at a time."""
 _ROWS = 256
 """How many pixels a product takes at a time."""
 _FEW_ROWS = 128
@@ -35,53 +34,6 @@ _PROGRAMS = 528
 """How many programs share the images of a batch where each sums over its own."""
 _HELD = 3 * DEEP * 64
 """How many sums of a kernel's gradient a program holds."""
-
-
-class Gather(NamedTuple):
-    """Which pixels of an image of `height` x `width` meet tap (i, j) of a kernel at the pixel (r, c) of the result.
-
-    Row (r * up + i * sign + shift) / down, if that is a whole number within the image; columns likewise.
-    """
-
-    height: int
-    width: int
-    window: int
-    up: int
-    down: int
-    sign: int
-    shift: int
-
-    def tile(self, rows: Array, cols: Array, group: int, channels: int) -> tuple[Array, Array, Array]:
-        """For these pixels and the numbers of a group of taps: the pixel each is read from, its channel, if any."""
-        number = jnp.arange(DEEP)
-        tap = group * (DEEP // channels) + _over(number, channels)
-        row = (rows * self.up + self.shift)[:, None] + (self.sign * _over(tap, self.window))[None, :]
-        col = (cols * self.up + self.shift)[:, None] + (self.sign * _rest(tap, self.window))[None, :]
-        there = (tap < self.window**2)[None, :] & (row >= 0) & (col >= 0)
-        if self.down > 1:
-            there &= (_rest(row, self.down) == 0) & (_rest(col, self.down) == 0)
-            row, col = _over(row, self.down), _over(col, self.down)
-        there &= (row < self.height) & (col < self.width)
-        channel = jnp.broadcast_to(_rest(number, channels)[None, :], there.shape)
-        return row * self.width + col, channel, there
-
-
-def _over(number: Array, by: int) -> Array:
-    """Whole quotients of numbers that are not negative, in the form from which the compiler sees what lies together."""
-    return jax.lax.div(number, jnp.full_like(number, by))
-
-
-def _rest(number: Array, by: int) -> Array:
-    return jax.lax.rem(number, jnp.full_like(number, by))
-
-
-def _groups(window: int, channels: int) -> int:
-    return -(-(window**2) // (DEEP // channels))
-
-
-def _pixels(start: int, num: int, width: int) -> tuple[Array, Array]:
-    pixel = start + jnp.arange(num)
-    return _over(pixel, width), _rest(pixel, width)
 
 
 def _gathered(source: Any, image: Any, gather: Gather, rows: Array, cols: Array, group: int, channels: int) -> Array:
@@ -99,7 +51,7 @@ def _convolved(source: Any, kernel: Any, image: Any, gather: Gather, size: int, 
     parts = []
     for start in range(0, size, _ROWS):
         num = min(_ROWS, size)
-        rows, cols = _pixels(start, num, width)
+        rows, cols = pixels(start, num, width)
 
         def add(group, total, rows=rows, cols=cols):
             patches = _gathered(source, image, gather, rows, cols, group, channels)
@@ -182,8 +134,8 @@ def _kernel_slope(gather, size, width, channels, inner, num, source, slope, out)
     parts = size // few
 
     def add(turn, totals):
-        image, start = program + _over(turn, parts) * programs, _rest(turn, parts) * few
-        rows, cols = _pixels(start, few, width)
+        image, start = program + over(turn, parts) * programs, rest(turn, parts) * few
+        rows, cols = pixels(start, few, width)
         back = slope[image, pl.ds(start, few), :]
         return tuple(
             total + _product(_gathered(source, image, gather, rows, cols, first + i, channels), back, 0)
@@ -194,36 +146,6 @@ def _kernel_slope(gather, size, width, channels, inner, num, source, slope, out)
     empty = tuple(jnp.zeros((DEEP, outputs), jnp.float32) for _ in range(inner))
     for i, total in enumerate(jax.lax.fori_loop(0, turns, add, empty)):
         out[program, first + i, :, :] = total
-
-
-class Shape(NamedTuple):
-    """A convolution of square windows: what is known before it runs."""
-
-    height: int
-    width: int
-    inputs: int
-    outputs: int
-    window: int
-    stride: int
-
-    @property
-    def size(self) -> int:
-        """Pixels of the result."""
-        return (self.height // self.stride) * (self.width // self.stride)
-
-    @property
-    def before(self) -> int:
-        """Rows of padding before an image, so that the result has 1/stride as many rows."""
-        return max((self.height // self.stride - 1) * self.stride + self.window - self.height, 0) // 2
-
-    def patches(self) -> Gather:
-        """What of its input a pixel of the result is made of."""
-        return Gather(self.height, self.width, self.window, self.stride, 1, 1, -self.before)
-
-    def scattered(self) -> Gather:
-        """Which pixels of the result one of its input has a part in."""
-        height, width = self.height // self.stride, self.width // self.stride
-        return Gather(height, width, self.window, 1, self.stride, -1, self.before)
 
 
 def _call(body: Any, grid: tuple[int, ...], shapes: Any, warps: int, operands: list[Array], stages: int = 2) -> Any:
@@ -255,9 +177,9 @@ def _refuse(_values: Any, _slopes: Any) -> Any:
 def _stacked(kernel: Array, window: int) -> Array:
     """A kernel (taps, in, out) as matrices (groups, `DEEP`, out), with zeros for taps that are not there."""
     channels, outputs = kernel.shape[1:]
-    groups = _groups(window, channels)
-    missing = groups * (DEEP // channels) - window**2
-    return jnp.pad(kernel, ((0, missing), (0, 0), (0, 0))).reshape(groups, DEEP, outputs)
+    num = groups(window, channels)
+    missing = num * (DEEP // channels) - window**2
+    return jnp.pad(kernel, ((0, missing), (0, 0), (0, 0))).reshape(num, DEEP, outputs)
 
 
 def _warps(size: int) -> int:
@@ -305,12 +227,12 @@ def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> A
 
 
 def kernel_back(shape: Shape, x: Array, slope: Array) -> Array:
-    groups, num = _groups(shape.window, shape.inputs), len(x)
-    inner = next(i for i in range(groups, 0, -1) if groups % i == 0 and i * DEEP * shape.outputs <= _HELD)
-    programs = min(num, max(1, _PROGRAMS * inner // groups))
+    whole, num = groups(shape.window, shape.inputs), len(x)
+    inner = next(i for i in range(whole, 0, -1) if whole % i == 0 and i * DEEP * shape.outputs <= _HELD)
+    programs = min(num, max(1, _PROGRAMS * inner // whole))
     width = shape.width // shape.stride
     body = partial(_kernel_slope, shape.patches(), shape.size, width, shape.inputs, inner, num)
-    out = jax.ShapeDtypeStruct((programs, groups, DEEP, shape.outputs), jnp.float32)
-    sums = _call(body, (programs, groups // inner), out, 4, [x, slope], stages=1)
+    out = jax.ShapeDtypeStruct((programs, whole, DEEP, shape.outputs), jnp.float32)
+    sums = _call(body, (programs, whole // inner), out, 4, [x, slope], stages=1)
     taps = jnp.sum(sums, axis=0).reshape(-1, shape.inputs, shape.outputs)[: shape.window**2]
     return taps.reshape(shape.window, shape.window, shape.inputs, shape.outputs)

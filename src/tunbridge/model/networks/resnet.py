@@ -9,7 +9,7 @@ from jax import Array
 
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import Key, PyTree
-from tunbridge.model.networks import convolution, fused, sizes
+from tunbridge.model.networks import convolution, sizes
 
 _STAGES = 3
 
@@ -80,6 +80,8 @@ class ResNet20(eqx.Module):
         return convolution.dense(weights["linear"], jnp.mean(z, axis=(1, 2)))
 
     def _fused(self, weights: PyTree, x: Array) -> Array:
+        from tunbridge.model.networks import fused
+
         fused.check(weights, x)
         size, z = x.shape[1:3], fused.stem(weights, x)
         for stage in weights["stages"]:
