@@ -16,16 +16,20 @@ images judged on; agreement and total variation are taken at those of them that 
 --small      tries the script: tiny networks on 200 made-up images of 8 x 8, a twentieth of the epochs.
 --again      judges a row anew even if the file has it; remove its folder to fit it anew.
 
-Seconds are of the whole fit, compilation included, and of the fit that it starts from. The ECE has 20 bins with as
+Rows may be made side by side, each by a process of its own. Seconds are of the whole fit, compilation included, and of
+the fit that it starts from. The ECE has 20 bins with as
 many images each. A curve is of the mean of the draws so far, all chains together.
 """
 
 import argparse
+import contextlib
 import datetime
+import fcntl
 import json
 import os
 import time
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -259,6 +263,14 @@ def done(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text()) if path.exists() else {}
 
 
+@contextlib.contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Others who write to the file wait."""
+    with open(path.with_suffix(".lock"), "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 def one(name: str, data: Problem, options: argparse.Namespace) -> None:
     """Fit and judge a row, unless the file has it with the same settings, and put it into the file."""
     path, key = Path(options.out).resolve(), str(options.key)
@@ -270,13 +282,14 @@ def one(name: str, data: Problem, options: argparse.Namespace) -> None:
         return
     found = judged(name, fitted(name, data, options), data, options)
     device = {"device": jax.devices()[0].device_kind, "date": datetime.date.today().isoformat()}
-    figures = done(path)
-    figures.pop("machine", None)
-    if data.probs is not None:
-        own = data._replace(judged=tb.Data(data.judged.x[data.index], data.judged.y[data.index]), index=None)
-        figures["reference"] = {"images": len(data.probs), **scores(data.probs, own)}
-    figures.setdefault(table, {}).setdefault(name, {})[key] = {**found, **device, "settings": wanted}
-    record(str(path.with_suffix("")), figures, command=f"cifar10.py {options.row}", show=False)
+    with held(path):
+        figures = done(path)
+        figures.pop("machine", None)
+        if data.probs is not None:
+            own = data._replace(judged=tb.Data(data.judged.x[data.index], data.judged.y[data.index]), index=None)
+            figures["reference"] = {"images": len(data.probs), **scores(data.probs, own)}
+        figures.setdefault(table, {}).setdefault(name, {})[key] = {**found, **device, "settings": wanted}
+        record(str(path.with_suffix("")), figures, command="cifar10.py ROW", show=False)
     shown = ", ".join(f"{what} {value:.4g}" for what, value in found.items() if isinstance(value, float | int))
     print(f"{name}, key {key}: {shown}", flush=True)
 

@@ -136,20 +136,37 @@ def slower(blocks: int) -> tb.preconditioners.Groups:
     return tb.preconditioners.Groups({path: 0.1 for path in norms} | {"weights/linear": 0.3})
 
 
-def begun(budget, epochs):
-    """A network a chain, near a mode."""
+def rms(_blocks: int) -> tb.preconditioners.RMSprop:
+    return tb.preconditioners.RMSprop()
+
+
+def same(_blocks: int) -> tb.preconditioners.Identity:
+    return tb.preconditioners.Identity()
+
+
+def modes(budget, epochs):
+    """A mode a chain."""
+    return tb.Ensemble(point(budget, epochs), budget.chains)
+
+
+def brief(budget, epochs):
+    """A network a chain, on its way to a mode."""
     return tb.Ensemble(tb.MAP(2e-3, optax.adam, train=budget.train(epochs)), budget.chains)
 
 
 class Recipe(NamedTuple):
-    """SGHMC in annealed cycles; numbers of epochs, or parts of a cycle."""
+    """SGHMC in annealed cycles; numbers of epochs, or parts of a cycle.
 
-    hot: float = 2e-6
-    friction: float = 0.02
-    lowest: float = 0.03
-    cycle: float = 20.0
-    exploration: float = 0.4
-    sampling: float = 0.3
+    What noisy gradients heat a chain by, and how fast it moves, goes with step size / friction / batch: `hot` is that
+    of the large steps, for batches of 1,000 images, and `lowest` that of the small ones over it.
+    """
+
+    hot: float = 4e-5
+    friction: float = 0.05
+    lowest: float = 0.075
+    cycle: float = 24.0
+    exploration: float = 0.5
+    sampling: float = 0.25
     warmup: float = 20.0
     thin: float = 2.0
     redraw: bool = True
@@ -167,7 +184,7 @@ class Recipe(NamedTuple):
         length = max(steps(self.cycle), 4 * thin)
         draws = max(1, (budget.steps(epochs) - before) // thin)
         return tb.SGHMC(
-            self.hot,
+            self.hot * self.friction * budget.batch / 1000,
             friction=self.friction,
             schedule=tb.schedules.Annealed(length, self.lowest, self.exploration, self.sampling),
             preconditioner=self.metric(budget.blocks),
@@ -177,11 +194,33 @@ class Recipe(NamedTuple):
         )
 
 
-def rms(_blocks: int) -> tb.preconditioners.RMSprop:
-    return tb.preconditioners.RMSprop()
-
-
-QUICK = Recipe(6e-4, lowest=0.02, cycle=10.0, exploration=0.3, sampling=0.4, warmup=10.0, redraw=False, metric=rms)
+WARM = Recipe(2e-4, 0.02, 0.03, 20.0, 0.4, 0.3)
+QUICK = Recipe(8e-2, 0.02, 0.05, 10.0, 0.3, 0.4, 10.0, redraw=False, metric=rms)
+"""From a brief start, large steps by far: of batches of 500 images, and of 125."""
+TRIED = {
+    "warm cycles": WARM,
+    "warm cycles, colder": WARM._replace(lowest=0.01),
+    "warm cycles, hotter": WARM._replace(hot=5e-4, lowest=0.012),
+    "warm cycles, gentler": WARM._replace(hot=6e-5, lowest=0.1),
+    "warm cycles, longer": WARM._replace(cycle=40.0),
+    "warm cycles without redraws": WARM._replace(redraw=False),
+    "warm cycles, one step size": WARM._replace(metric=same),
+    "warm cycles, RMSprop": WARM._replace(hot=2e-2, metric=rms),
+    "warm cycles, SVRG": WARM._replace(gradient=tb.subsampling.SVRG()),
+    "quick cycles, 3 times as hot": QUICK._replace(hot=2.4e-1, lowest=0.02),
+    "quick cycles, 10 times as hot": QUICK._replace(hot=8e-1, lowest=0.006),
+    "quick cycles, 3 times as hot, redraws": QUICK._replace(hot=2.4e-1, lowest=0.02, redraw=True),
+    "quick cycles, groups": QUICK._replace(hot=2e-3, lowest=0.01, metric=slower),
+}
+PARTS = {
+    "best, hotter": Recipe(hot=1.6e-4, lowest=0.02),
+    "best, nearly constant": Recipe(hot=6e-6, lowest=0.5),
+    "best without redraws": Recipe(redraw=False),
+    "best, one step size": Recipe(metric=same),
+    "best, RMSprop": Recipe(hot=4e-3, metric=rms),
+    "best, SVRG": Recipe(gradient=tb.subsampling.SVRG()),
+}
+"""What is left out of the recipe, or done otherwise."""
 
 
 def residual(small):
@@ -211,7 +250,7 @@ ROWS = {
     "map": Row(100, point, *RESNET),
     "ensemble": Row(100, ensemble, *RESNET),
     "dropout": Row(60, dropout, *UNFUSED),
-    "swag": Row(125, swag, *RESNET),
+    "swag": Row(125, swag, *UNFUSED),
     "meanfield": Row(60, meanfield, *UNFUSED, start="map"),
     "lastlayer": Row(0, last_layer, *UNFUSED, start="map"),
     "kronecker": Row(0, kronecker, *UNFUSED, start="map"),
@@ -219,26 +258,12 @@ ROWS = {
     "sghmc": Row(80, sghmc, *RESNET, start="brief"),
     "clr": Row(80, cyclical, *RESNET, start="brief"),
     "clrprec": Row(80, cyclical_preconditioned, *RESNET, start="brief"),
-    "brief": Row(10, begun, *RESNET, table="starts"),
-    **{
-        f"best {name}": Row(100, recipe, *RESNET, start="brief", table="ablation")
-        for name, recipe in {
-            "as it is": Recipe(),
-            "colder": Recipe(lowest=0.01),
-            "hotter": Recipe(hot=5e-6, lowest=0.012),
-            "gentler": Recipe(hot=6e-7, lowest=0.1),
-            "longer cycles": Recipe(cycle=40.0),
-            "without redraws": Recipe(redraw=False),
-            "one step size": Recipe(metric=lambda _: tb.preconditioners.Identity()),
-            "RMSprop": Recipe(hot=2e-4, metric=rms),
-            "SVRG": Recipe(gradient=tb.subsampling.SVRG()),
-            "R1": QUICK._replace(hot=2e-4, lowest=0.05),
-            "R2": QUICK,
-            "R3": QUICK._replace(hot=2e-3, lowest=0.006),
-            "R4": QUICK._replace(redraw=True),
-            "G1": QUICK._replace(hot=5e-6, lowest=0.01, metric=slower),
-        }.items()
-    },
+    "brief": Row(10, brief, *RESNET, table="starts"),
+    "modes": Row(40, modes, *RESNET, table="starts"),
+    "best": Row(200, Recipe(), *RESNET, start="modes"),
+    **{name: Row(60, recipe, *RESNET, start="modes", table="ablation") for name, recipe in PARTS.items()},
+    "quick cycles": Row(170, QUICK, *RESNET, start="brief"),
+    **{name: Row(100, recipe, *RESNET, start="brief", table="ablation") for name, recipe in TRIED.items()},
     "linear": Row(40, measured, linear, tb.priors.Normal(0.1), flat=True, table="networks"),
     "mlp": Row(40, measured, perceptron, tb.priors.Normal(0.1), flat=True, table="networks"),
     "vgg": Row(40, measured, vgg, tb.priors.Normal(0.03), table="networks"),
