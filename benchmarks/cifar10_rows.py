@@ -172,6 +172,7 @@ class Recipe(NamedTuple):
     redraw: bool = True
     metric: Callable[[int], Any] = slower
     gradient: Any = tb.subsampling.Plain()
+    noise_estimate: float | None = 0.0
 
     def __call__(self, budget: Budget, epochs: float) -> tb.SGHMC:
         unit = max(1, min(50, budget.epoch // 2))
@@ -189,6 +190,7 @@ class Recipe(NamedTuple):
             schedule=tb.schedules.Annealed(length, self.lowest, self.exploration, self.sampling),
             preconditioner=self.metric(budget.blocks),
             gradient=self.gradient,
+            noise_estimate=self.noise_estimate,
             moves=(tb.moves.NormRedraw(every=unit),) if self.redraw else (),
             run=tb.Run(budget.chains, before, draws, thin, budget.batch, keep=budget.judged),
         )
@@ -219,6 +221,7 @@ PARTS = {
     "best, one step size": Recipe(metric=same),
     "best, RMSprop": Recipe(hot=4e-3, metric=rms),
     "best, SVRG": Recipe(gradient=tb.subsampling.SVRG()),
+    "best, measured noise taken off": Recipe(noise_estimate=None),
 }
 """What is left out of the recipe, or done otherwise."""
 
