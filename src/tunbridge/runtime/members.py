@@ -6,6 +6,7 @@ vmapped.
 """
 
 import contextlib
+import dataclasses
 import math
 import os
 import time
@@ -146,6 +147,9 @@ class Lane:
         else:
             self.carry, facts = found
             self.step, self.seconds, self.met = facts["step"], facts["seconds"], facts["met"]
+            self._stride = math.gcd(self._stride, self.step)  # it may have been saved where strides are shorter
+            if isinstance(self._source, Minibatches):
+                self._source = dataclasses.replace(self._source, stride=self._stride)
             if self._cursor is not None:
                 self._place = {"epoch": facts["epoch"], "used": facts["used"]}
                 self._cursor = HostCursor(self._cursor.stream, self._check, **self._place)
