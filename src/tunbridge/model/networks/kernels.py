@@ -297,6 +297,7 @@ def layer_back(
 
 
 def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> Array:
+    """The slope of what was convolved, from that of the convolution, with `add` added."""
     kernel = conv["weight"].reshape(-1, shape.inputs, shape.outputs).astype(slope.dtype)
     size = shape.height * shape.width
     body = partial(_input_slope, shape.scattered(), size, shape.width, shape.outputs, add is not None)
@@ -305,6 +306,7 @@ def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> A
 
 
 def kernel_back(shape: Shape, x: Array, slope: Array) -> Array:
+    """The slope of a kernel (window, window, in, out), in float32, from that of the convolution of `x`."""
     groups, num = _groups(shape.window, shape.inputs), len(x)
     inner = next(i for i in range(groups, 0, -1) if groups % i == 0 and i * DEEP * shape.outputs <= _HELD)
     programs = min(num, max(1, _PROGRAMS * inner // groups))
