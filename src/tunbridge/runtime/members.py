@@ -6,6 +6,7 @@ vmapped.
 """
 
 import contextlib
+import dataclasses
 import math
 import os
 import time
@@ -146,6 +147,9 @@ class Lane:
         else:
             self.carry, facts = found
             self.step, self.seconds, self.met = facts["step"], facts["seconds"], facts["met"]
+            self._stride = math.gcd(self._stride, self.step)  # it may have been saved where strides are shorter
+            if isinstance(self._source, Minibatches):
+                self._source = dataclasses.replace(self._source, stride=self._stride)
             if self._cursor is not None:
                 self._place = {"epoch": facts["epoch"], "used": facts["used"]}
                 self._cursor = HostCursor(self._cursor.stream, self._check, **self._place)
@@ -287,8 +291,8 @@ def _stride(data: Data, batch_size: int | None, whole: Sequence[int]) -> int:
     """Steps between decisions: on an accelerator as many as divide all that is counted in steps, within an epoch."""
     if jax.default_backend() == "cpu":
         return 1
-    common = math.gcd(*(int(number) for number in whole))
-    most = min(_MOST_STRIDE, data.num if batch_size is None else -(-data.num // batch_size))
+    common, source = math.gcd(*(int(number) for number in whole)), _source(data, batch_size, 1)
+    most = min(_MOST_STRIDE, source.per_epoch) if isinstance(source, Minibatches) else _MOST_STRIDE
     return max(number for number in range(1, most + 1) if common % number == 0)
 
 

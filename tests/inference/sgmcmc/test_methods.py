@@ -29,14 +29,13 @@ def by_optax(target, data, key, step_size, momentum, steps):
 
     def step(t, carry):
         position, memory, cursor = carry
-        cursor, batch = source.next(key_batches, cursor, t)
-        slope = jax.grad(target.log_density)(unravel(like, position), batch)
+        cursor = source.follow(key_batches, cursor, t)
+        slope = jax.grad(target.log_density)(unravel(like, position), source.batch(cursor, t))
         updates, memory = optimiser.update(-ravel(slope), memory)
         return optax.apply_updates(position, updates), memory, cursor
 
     cursor = source.start(key_batches, jnp.zeros((), jnp.int32))
-    _, batch = source.next(key_batches, cursor, jnp.zeros((), jnp.int32))
-    first = ravel(tb.SGLD(1e-3).start(key_start, target, batch))
+    first = ravel(tb.SGLD(1e-3).start(key_start, target, source.batch(cursor, jnp.zeros((), jnp.int32))))
     return jax.lax.fori_loop(0, steps, step, (first, optimiser.init(first), cursor))[0]
 
 
@@ -142,6 +141,11 @@ def test_a_diverging_step_ends_with_its_number_and_the_last_checkpoint(tmp_path)
         (lambda: tb.schedules.Decaying(gamma=0.5), "sum to infinity"),
         (lambda: tb.schedules.Decaying(gamma=1.1), "sum to infinity"),
         (lambda: tb.schedules.Cyclical(exploration=1.0), "exploration"),
+        (lambda: tb.schedules.Annealed(0), "at least 1 step"),
+        (lambda: tb.schedules.Annealed(10, lowest=0.0), "lowest factor above 0"),
+        (lambda: tb.schedules.Annealed(10, lowest=1.0), "lowest factor above 0"),
+        (lambda: tb.schedules.Annealed(10, exploration=-0.1), "parts of a cycle"),
+        (lambda: tb.schedules.Annealed(10, exploration=0.6, sampling=0.5), "parts of a cycle"),
         (lambda: tb.SGLD(-1.0), "above 0"),
         (lambda: tb.SGLD(schedule=tb.schedules.Cosine()), "schedule="),
         (lambda: tb.SGHMC(friction=0.0), "friction"),
@@ -186,13 +190,34 @@ def test_temperatures_are_in_the_bar_in_the_statistics_and_in_the_summary():
     assert tb.schedules.Decaying.asymptotically_exact
 
 
-def test_draws_of_an_exploration_are_not_kept():
-    cyclical = tb.schedules.Cyclical(length=10, exploration=0.5)
+@pytest.mark.parametrize(
+    "schedule",
+    [tb.schedules.Cyclical(length=10, exploration=0.5), tb.schedules.Annealed(10, exploration=0.2, sampling=0.5)],
+    ids=["Cyclical", "Annealed"],
+)
+def test_draws_of_an_exploration_are_not_kept(schedule):
     run = tb.Run(chains=1, warmup=0, draws=40, thin=1, batch_size=8)
-    posterior = fit(tb.SGHMC(1e-3, schedule=cyclical, run=run))
+    posterior = fit(tb.SGHMC(1e-3, schedule=schedule, run=run))
     assert posterior.shape == (1, 20)
 
 
 def test_a_cycle_ends_where_a_draw_is_kept():
     paces = tb.schedules.Cyclical().settled(50)
     assert float(paces.at(49).step) < 1e-3 < 0.99 < float(paces.at(50).step)
+
+
+def test_an_annealed_cycle_has_large_steps_then_falling_ones_then_small_ones():
+    cycle, steps = tb.schedules.Annealed(20, lowest=0.01, exploration=0.25, sampling=0.25), np.arange(40)
+    pace = cycle.at(steps)
+    factors = np.asarray(pace.step).reshape(2, 20)
+    np.testing.assert_array_equal(factors[0], factors[1])
+    np.testing.assert_array_equal(factors[0, :6], 1.0)
+    np.testing.assert_allclose(factors[0, 6:16] / factors[0, 5:15], 0.01**0.1, rtol=1e-5)
+    np.testing.assert_allclose(factors[0, 15:], 0.01, rtol=1e-6)
+    np.testing.assert_array_equal(pace.noise, 1.0)
+    np.testing.assert_array_equal(cycle.samples(steps), np.tile(np.arange(20) >= 15, 2))
+
+
+def test_an_annealed_cycle_may_fall_at_once():
+    cycle = tb.schedules.Annealed(4, lowest=0.5, exploration=0.5, sampling=0.5)
+    np.testing.assert_allclose(cycle.at(np.array([0, 1, 3])).step, [1.0, 1.0, 0.5])

@@ -105,7 +105,12 @@ class Problem:
 def _batches(source, steps):
     """One after another."""
     key = jax.random.key(5)
-    return jax.lax.scan(lambda cursor, step: source.next(key, cursor, step), source.start(key, steps[0]), steps)[1]
+
+    def turn(cursor, step):
+        cursor = source.follow(key, cursor, step)
+        return cursor, source.batch(cursor, step)
+
+    return jax.lax.scan(turn, source.start(key, steps[0]), steps)[1]
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ class SGLD(StochasticGradient):
     step_size
         :math:`\eta`, of the first step; None has it measured in warm-up: see `tunbridge.inference.sgmcmc.tuning`.
     schedule
-        How it changes after warm-up: `tunbridge.schedules.Constant`, `Decaying` or `Cyclical`.
+        How it changes after warm-up: `tunbridge.schedules.Constant`, `Decaying`, `Cyclical` or `Annealed`.
     preconditioner
         A, from `tunbridge.preconditioners`; None is `Identity` for a given step size and `Fisher` for one to be found.
     gradient

@@ -219,6 +219,7 @@ def layer_back(
 
 
 def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> Array:
+    """The slope of the images, and `add`."""
     kernel = conv["weight"].reshape(-1, shape.inputs, shape.outputs).astype(slope.dtype)
     size = shape.height * shape.width
     body = partial(_input_slope, shape.scattered(), size, shape.width, shape.outputs, add is not None)
@@ -227,6 +228,7 @@ def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> A
 
 
 def kernel_back(shape: Shape, x: Array, slope: Array) -> Array:
+    """The slope of the kernel (height, width, in, out)."""
     whole, num = groups(shape.window, shape.inputs), len(x)
     inner = next(i for i in range(whole, 0, -1) if whole % i == 0 and i * DEEP * shape.outputs <= _HELD)
     programs = min(num, max(1, _PROGRAMS * inner // whole))
