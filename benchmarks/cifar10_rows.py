@@ -92,7 +92,10 @@ def swag(budget, epochs):
 
 
 def meanfield(budget, epochs):
-    return tb.MeanField(step_size=1e-4, initial_sd=1e-2, optimiser=optax.adam, train=budget.train(epochs))
+    slopes = tb.gradients.Reparameterised()
+    return tb.MeanField(
+        step_size=1e-4, initial_sd=1e-2, gradient=slopes, optimiser=optax.adam, train=budget.train(epochs)
+    )
 
 
 def last_layer(_budget, _epochs):
@@ -231,7 +234,7 @@ def residual(small):
 
 
 def unfused(small):
-    """What is differentiated forwards, or has its weights disturbed on the way."""
+    """For methods that differentiate forwards."""
     return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20())
 
 
@@ -252,9 +255,9 @@ UNFUSED = unfused, tb.priors.Normal(RESNET_SCALE)
 ROWS = {
     "map": Row(100, point, *RESNET),
     "ensemble": Row(100, ensemble, *RESNET),
-    "dropout": Row(60, dropout, *UNFUSED),
+    "dropout": Row(60, dropout, *RESNET),
     "swag": Row(125, swag, *UNFUSED),
-    "meanfield": Row(60, meanfield, *UNFUSED, start="map"),
+    "meanfield": Row(60, meanfield, *RESNET, start="map"),
     "lastlayer": Row(0, last_layer, *UNFUSED, start="map"),
     "kronecker": Row(0, kronecker, *UNFUSED, start="map"),
     "sgld": Row(80, sgld, *RESNET, start="brief"),
