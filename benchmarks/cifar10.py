@@ -9,24 +9,24 @@ normalised and never augmented, the temperature is 1. All 50,000 training images
 images judged on; agreement and total variation are taken at those of them that the reference has (`index`, `probs`).
 
 --validate   learns from the first 45,000 training images and judges on the last 5,000: what settings are chosen by.
---scale      multiplies the epochs of every row, and those of its cycles.
---epochs     of this row instead of its own.
+--epochs     of this row instead of its own; --scale multiplies those of every row, and those of its cycles.
+--batch      images a step, and --chains of a sampler or networks it starts from: else the row's own.
 --reference  cifar10_hmc_probs_half.npz in FOLDER unless told; without it there is no agreement and total variation.
---work       keeps ROW-keyK/, from which a killed run goes on, and ROW-keyK.npz: probabilities, and 12 examples.
+--work       keeps a folder a row, from which a killed run goes on, and ROW-keyK.npz: probabilities, and 12 examples.
 --small      tries the script: tiny networks on 200 made-up images of 8 x 8, a twentieth of the epochs.
 --again      judges a row anew even if the file has it; remove its folder to fit it anew.
 
 Rows may be made side by side, each by a process of its own. Seconds are of the whole fit, compilation included, and of
-the fit that it starts from. The ECE has 20 bins with as
-many images each. A curve is of the mean of the draws so far, all chains together.
+the fit that it starts from. The ECE has 20 bins with as many images each. A curve is of the mean of the draws so far,
+all chains together.
 """
 
 import argparse
 import contextlib
 import datetime
 import fcntl
+import hashlib
 import json
-import os
 import time
 import warnings
 from collections.abc import Iterator
@@ -35,75 +35,16 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from cifar10_problem import EXAMPLES, Problem, examples, problem, scores
 from cifar10_rows import ROWS, Budget
 from record import RESULTS, record
 
 import tunbridge as tb
 from tunbridge.inference.mixing import TEMPERATURE
-from tunbridge.predict.push import push_outputs
 
-MEAN, SCALE = np.array([0.49, 0.48, 0.44], np.float32), np.float32(0.2)
-HELD, EXAMPLES, POINTS, BINS = 5_000, 12, 16, 20
-SMALL_SCALE, SMALL_BATCH, BATCH = 0.05, 50, 500
-LEAST = 1e-30
-"""A probability that is never below this has a logarithm."""
-
-
-class Problem(NamedTuple):
-    """What is learnt, what it is judged on, and the reference's rows and probabilities there."""
-
-    train: tb.Data
-    judged: tb.Data
-    index: np.ndarray | None = None
-    probs: np.ndarray | None = None
-
-    def flat(self) -> "Problem":
-        """Images as vectors."""
-        train, judged = (tb.Data(part.x.reshape(len(part.x), -1), part.y) for part in self[:2])
-        return self._replace(train=train, judged=judged)
-
-
-def made_up(num: int, seed: int) -> tb.Data:
-    """Noise of 8 x 8 pixels, lighter in one of ten places: its number is the label."""
-    rng = np.random.default_rng(seed)
-    x, y = rng.uniform(size=(num, 8, 8, 3)).astype(np.float32), rng.integers(10, size=num).astype(np.int32)
-    x[np.arange(num), y // 4 * 3, y % 4 * 2] += 1.0
-    return tb.Data(x, y)
-
-
-def problem(options: argparse.Namespace) -> Problem:
-    train, judged = (made_up(200, 0), made_up(100, 1)) if options.small else tb.datasets.cifar10()
-    if options.validate:
-        cut = len(train.x) // 2 if options.small else len(train.x) - HELD
-        train, judged = (tb.Data(train.x[part], train.y[part]) for part in (slice(cut), slice(cut, None)))
-    train, judged = (tb.Data((np.asarray(part.x) - MEAN) / SCALE, part.y) for part in (train, judged))
-    path = options.reference or Path(os.environ.get("TUNBRIDGE_DATA", ".")) / "cifar10_hmc_probs_half.npz"
-    if options.validate or (options.small and options.reference is None):
-        return Problem(train, judged)
-    if not Path(path).exists():
-        print(f"no agreement and total variation: there is no {path}", flush=True)
-        return Problem(train, judged)
-    file = np.load(path)
-    return Problem(train, judged, file["index"], file["probs"].astype(np.float32))
-
-
-def of_probs(probs: np.ndarray) -> Any:
-    """A predictive with these probabilities (points, classes)."""
-    model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Categorical(probs.shape[1]))
-    return push_outputs(model, np.log(np.maximum(probs, LEAST, dtype=np.float32))[None], (), probs)
-
-
-def scores(probs: np.ndarray, data: Problem) -> dict[str, float]:
-    predictive, y = of_probs(probs), data.judged.y
-    found = {
-        "accuracy": tb.metrics.accuracy(predictive, y),
-        "NLL": -tb.metrics.log_score(predictive, y),
-        "ECE": tb.metrics.ece(predictive, y, BINS, tb.metrics.equal_mass),
-    }
-    if data.index is not None and data.probs is not None:
-        pair = of_probs(probs[data.index]), of_probs(data.probs)
-        found |= {"agreement": tb.metrics.agreement(*pair), "total_variation": tb.metrics.total_variation(*pair)}
-    return found
+POINTS = 16
+"""Of a curve."""
+SMALL_SCALE, SMALL_BATCH = 0.05, 50
 
 
 class Clock:
@@ -156,9 +97,11 @@ class Fit(NamedTuple):
 
 def budget(data: Problem, options: argparse.Namespace) -> Budget:
     scale = options.scale * (SMALL_SCALE if options.small else 1.0)
-    batch = options.batch or (SMALL_BATCH if options.small else BATCH)
+    batch = options.batch or (SMALL_BATCH if options.small else ROWS[options.row].batch)
     blocks = 1 if options.small else 3
-    return Budget(len(data.train.y), batch, options.chains, scale, np.asarray(data.judged.x), blocks)
+    return Budget(
+        len(data.train.y), batch, options.chains or ROWS[options.row].chains, scale, np.asarray(data.judged.x), blocks
+    )
 
 
 def epochs(name: str, options: argparse.Namespace) -> float:
@@ -166,16 +109,29 @@ def epochs(name: str, options: argparse.Namespace) -> float:
     return options.epochs if options.epochs and name == options.row else ROWS[name].epochs
 
 
-def folder(name: str, options: argparse.Namespace) -> Path:
-    return Path(options.work) / f"{name}-key{options.key}{'-validate' if options.validate else ''}"
+def probabilities(name: str, options: argparse.Namespace) -> Path:
+    return Path(options.work) / f"{name}-key{options.key}{'-validate' if options.validate else ''}.npz"
+
+
+def folder(name: str, data: Problem, options: argparse.Namespace) -> Path:
+    """Where a run with these settings is saved."""
+    digest = hashlib.sha256(json.dumps(settings(name, data, options)).encode()).hexdigest()
+    return probabilities(name, options).with_suffix("") / digest[:8]
 
 
 def fitted(name: str, data: Problem, options: argparse.Namespace) -> Fit:
     """The posterior of a row; of a run that has ended before, what it left."""
+    place = folder(name, data, options)
+    place.mkdir(parents=True, exist_ok=True)
+    with held(place / "run"):
+        return _fitted(name, place, data, options)
+
+
+def _fitted(name: str, place: Path, data: Problem, options: argparse.Namespace) -> Fit:
     row = ROWS[name]
     started = fitted(row.start, data, options) if row.start else None
     method = row.method(budget(data, options), epochs(name, options))
-    clock = Clock(folder(name, options) / "clock.txt")
+    clock = Clock(place / "clock.txt")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tb.ConvergenceWarning)
         posterior = method.fit(
@@ -184,7 +140,7 @@ def fitted(name: str, data: Problem, options: argparse.Namespace) -> Fit:
             key=jax.random.key(options.key),
             init=started.posterior if started else None,
             progress=False,
-            checkpoint=folder(name, options),
+            checkpoint=place,
             callbacks=[clock],
         )
     jax.block_until_ready(jax.tree.leaves(posterior))
@@ -206,15 +162,6 @@ def curve(fit: Fit, functions: np.ndarray, data: Problem, epoch: int) -> dict[st
         for what, value in {**spent, **scores(total / (num * len(functions)), data)}.items():
             found.setdefault(what, []).append(value)
     return found
-
-
-def examples(functions: np.ndarray, data: Problem) -> dict[str, Any]:
-    """Of the first images: the class, its probabilities, and what nine tenths of the draws say of them."""
-    some = functions[:, :, :EXAMPLES].reshape(-1, *functions[0, 0, :EXAMPLES].shape)
-    low, high = np.quantile(some, (0.05, 0.95), axis=0)
-    parts = {"probs": some.mean(0), "low": low, "high": high}
-    found = {name: np.round(part, 4).tolist() for name, part in parts.items()}
-    return {"label": np.asarray(data.judged.y[:EXAMPLES]).tolist(), **found}
 
 
 def judged(name: str, fit: Fit, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
@@ -239,7 +186,7 @@ def judged(name: str, fit: Fit, data: Problem, options: argparse.Namespace) -> d
     else:
         probs = np.asarray(fit.posterior.predict(data.judged.x).probs)
     curves = {f"curve_{what}": value for what, value in found.get("curve", {}).items()}
-    np.savez(f"{folder(name, options)}.npz", probs=probs.astype(np.float16), **curves, **kept)
+    np.savez(probabilities(name, options), probs=probs.astype(np.float16), **curves, **kept)
     return scores(probs, data) | found
 
 
@@ -251,10 +198,12 @@ def steps(method: Any) -> int:
 
 
 def settings(name: str, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    """What an entry was made with: if a method, prior or network differs, it is made anew."""
+    """What an entry is made with: it is made anew if any of it differs."""
     row = ROWS[name]
     parts = {"method": row.method(budget(data, options), epochs(name, options)), "model": row.model(options.small)}
-    chosen = {what: getattr(options, what) for what in ("key", "scale", "batch", "chains", "small")}
+    spent = budget(data, options)
+    chosen = {"key": options.key, "scale": options.scale, "small": options.small, "validate": options.validate}
+    chosen |= {"batch": spent.batch, "chains": spent.chains}
     found = {what: " ".join(repr(part).split()) for what, part in parts.items()} | chosen
     return found | ({"start": settings(row.start, data, options)["method"]} if row.start else {})
 
@@ -277,7 +226,7 @@ def one(name: str, data: Problem, options: argparse.Namespace) -> None:
     data = data.flat() if ROWS[name].flat else data
     table, wanted = "validation" if options.validate else ROWS[name].table, settings(name, data, options)
     there = done(path).get(table, {}).get(name, {}).get(key)
-    if there is not None and there["settings"] == wanted and not options.again:
+    if there is not None and there.get("settings") == wanted and not options.again:
         print(f"{name}, key {key}: {path} has it", flush=True)
         return
     found = judged(name, fitted(name, data, options), data, options)
@@ -306,12 +255,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", default=str(RESULTS / "cifar10.json"))
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--chains", type=int, default=2)
+    parser.add_argument("--chains", type=int)
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args(arguments)
-    data = problem(options)
+    data = problem(options.small, options.validate, options.reference)
     for name in ROWS if options.row == "all" else [options.row]:
-        one(name, data, options)
+        one(name, data, argparse.Namespace(**vars(options) | {"row": name}))
 
 
 if __name__ == "__main__":

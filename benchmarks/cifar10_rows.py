@@ -39,10 +39,10 @@ class Budget(NamedTuple):
         return tb.Train(self.steps(epochs), self.batch)
 
     def run(self, epochs: float, thin: int | None = None, warmup: float = WARMUP) -> tb.Run:
-        """Chains of which outputs are kept at the judged images, every `thin`-th step or at most 100 times."""
+        """Chains of which outputs are kept at the judged images, every `thin`-th step or at most `DRAWS` times."""
         steps = self.steps(epochs)
         before = round(warmup * steps)
-        thin = thin or max(1, (steps - before) // DRAWS)
+        thin = thin or -(-(steps - before) // DRAWS)
         return tb.Run(self.chains, before, max(1, (steps - before) // thin), thin, self.batch, keep=self.judged)
 
     def cycle(self, epochs: float) -> int:
@@ -62,6 +62,8 @@ class Row(NamedTuple):
     network: Callable[[bool], Any]
     prior: Any
     start: str | None = None
+    batch: int = 125
+    chains: int = 2
     flat: bool = False
     table: str = "rows"
 
@@ -200,9 +202,10 @@ class Recipe(NamedTuple):
 
 
 WARM = Recipe(2e-4, 0.02, 0.03, 20.0, 0.4, 0.3)
+"""Cycles of larger steps, from a brief start; batches of 500 images."""
 QUICK = Recipe(8e-2, 0.02, 0.05, 10.0, 0.3, 0.4, 10.0, redraw=False, metric=rms)
-"""From a brief start, large steps by far: of batches of 500 images, and of 125."""
-TRIED = {
+"""The same in units of RMSprop; batches of 125."""
+WARM_TRIALS = {
     "warm cycles": WARM,
     "warm cycles, colder": WARM._replace(lowest=0.01),
     "warm cycles, hotter": WARM._replace(hot=5e-4, lowest=0.012),
@@ -212,6 +215,8 @@ TRIED = {
     "warm cycles, one step size": WARM._replace(metric=same),
     "warm cycles, RMSprop": WARM._replace(hot=2e-2, metric=rms),
     "warm cycles, SVRG": WARM._replace(gradient=tb.subsampling.SVRG()),
+}
+QUICK_TRIALS = {
     "quick cycles, 3 times as hot": QUICK._replace(hot=2.4e-1, lowest=0.02),
     "quick cycles, 10 times as hot": QUICK._replace(hot=8e-1, lowest=0.006),
     "quick cycles, 3 times as hot, redraws": QUICK._replace(hot=2.4e-1, lowest=0.02, redraw=True),
@@ -226,16 +231,16 @@ PARTS = {
     "best, SVRG": Recipe(gradient=tb.subsampling.SVRG()),
     "best, measured noise taken off": Recipe(noise_estimate=None),
 }
-"""What is left out of the recipe, or done otherwise."""
+"""The recipe with one thing done otherwise."""
 
 
-def residual(small):
-    return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20(fused=True))
+def residual(small, fused=True):
+    return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20(fused=fused))
 
 
 def unfused(small):
-    """For methods that differentiate forwards."""
-    return tb.networks.Cast(tb.networks.ResNet20(width=4, blocks=1) if small else tb.networks.ResNet20())
+    """For methods that differentiate forwards, or look at layers."""
+    return residual(small, fused=False)
 
 
 def linear(_small):
@@ -252,25 +257,27 @@ def vgg(small):
 
 RESNET = residual, tb.priors.Normal(RESNET_SCALE)
 UNFUSED = unfused, tb.priors.Normal(RESNET_SCALE)
+TRIAL = {"start": "brief", "chains": 1, "table": "trials"}
 ROWS = {
-    "map": Row(100, point, *RESNET),
-    "ensemble": Row(100, ensemble, *RESNET),
-    "dropout": Row(60, dropout, *RESNET),
-    "swag": Row(125, swag, *UNFUSED),
-    "meanfield": Row(60, meanfield, *RESNET, start="map"),
+    "map": Row(50, point, *RESNET),
+    "ensemble": Row(40, ensemble, *RESNET, batch=100),
+    "dropout": Row(50, dropout, *RESNET),
+    "swag": Row(60, swag, *UNFUSED),
+    "meanfield": Row(50, meanfield, *RESNET, start="map"),
     "lastlayer": Row(0, last_layer, *UNFUSED, start="map"),
     "kronecker": Row(0, kronecker, *UNFUSED, start="map"),
-    "sgld": Row(80, sgld, *RESNET, start="brief"),
-    "sghmc": Row(80, sghmc, *RESNET, start="brief"),
-    "clr": Row(80, cyclical, *RESNET, start="brief"),
-    "clrprec": Row(80, cyclical_preconditioned, *RESNET, start="brief"),
+    "sgld": Row(40, sgld, *RESNET, start="brief"),
+    "sghmc": Row(40, sghmc, *RESNET, start="brief"),
+    "clr": Row(40, cyclical, *RESNET, start="brief"),
+    "clrprec": Row(40, cyclical_preconditioned, *RESNET, start="brief"),
     "brief": Row(10, brief, *RESNET, table="starts"),
     "modes": Row(40, modes, *RESNET, table="starts"),
-    "best": Row(200, Recipe(), *RESNET, start="modes"),
-    **{name: Row(60, recipe, *RESNET, start="modes", table="ablation") for name, recipe in PARTS.items()},
-    "quick cycles": Row(170, QUICK, *RESNET, start="brief"),
-    **{name: Row(100, recipe, *RESNET, start="brief", table="ablation") for name, recipe in TRIED.items()},
-    "linear": Row(40, measured, linear, tb.priors.Normal(0.1), flat=True, table="networks"),
-    "mlp": Row(40, measured, perceptron, tb.priors.Normal(0.1), flat=True, table="networks"),
-    "vgg": Row(40, measured, vgg, tb.priors.Normal(0.03), table="networks"),
+    "best": Row(200, Recipe(), *RESNET, start="modes", chains=4),
+    **{name: Row(200, recipe, *RESNET, start="modes", chains=4, table="parts") for name, recipe in PARTS.items()},
+    "quick cycles": Row(170, QUICK, *RESNET, start="brief", chains=4),
+    **{name: Row(100, recipe, *RESNET, batch=500, **TRIAL) for name, recipe in WARM_TRIALS.items()},
+    **{name: Row(40, recipe, *RESNET, **TRIAL) for name, recipe in QUICK_TRIALS.items()},
+    "linear": Row(60, measured, linear, tb.priors.Normal(0.1), batch=500, flat=True, table="networks"),
+    "mlp": Row(60, measured, perceptron, tb.priors.Normal(0.1), batch=500, flat=True, table="networks"),
+    "vgg": Row(60, measured, vgg, tb.priors.Normal(0.03), batch=500, table="networks"),
 }

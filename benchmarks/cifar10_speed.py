@@ -175,6 +175,8 @@ def main():
     parser.add_argument("--small", action="store_true", help="a few small images, for a try on a CPU")
     parser.add_argument("--out", type=Path, default=RESULTS / "cifar10_speed.json")
     args = parser.parse_args()
+    if args.small and args.out.resolve().parent == RESULTS.resolve():
+        parser.error("--small needs --out FILE")
     data = images(args.small)
     found = json.loads(args.out.read_text())["rows"] if args.out.exists() else []
     for batch in args.batches:
@@ -197,9 +199,7 @@ def main():
                     print(json.dumps(kernels(folder, steps), indent=0), flush=True)
                 same = ("name", "batch", "chains", "device")
                 found = [old for old in found if any(old[k] != row[k] for k in same)] + [row]
-    record("cifar10_speed", {"rows": found}, show=False) if args.out.parent == RESULTS else args.out.write_text(
-        json.dumps({"rows": found}, indent=1)
-    )
+    record(str(args.out.resolve().with_suffix("")), {"rows": found}, command="cifar10_speed.py", show=False)
 
 
 if __name__ == "__main__":

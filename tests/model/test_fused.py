@@ -60,15 +60,29 @@ def test_a_network_and_its_slopes_are_the_same_for_chains_side_by_side():
 @pytest.mark.parametrize(
     ("network", "shape", "said"),
     [
-        (FUSED, (2, 12, 16, 3), "powers of two of at least 16"),
-        (FUSED, (2, 8, 8, 3), "powers of two of at least 16"),
-        (tb.networks.ResNet20(width=4, blocks=1, outputs=3, fused=True), (2, 16, 16, 3), "16 channels at first"),
+        (FUSED, (2, 12, 16, 3), "powers of two from 16 to 64"),
+        (FUSED, (2, 16, 8, 3), "powers of two from 16 to 64"),
+        (FUSED, (2, 16, 16, 65), "at most 64 channels"),
+        (tb.networks.ResNet20(width=32, blocks=1, outputs=3, fused=True), (2, 16, 16, 3), "width 16"),
     ],
 )
 def test_what_no_kernel_takes_is_refused(network, shape, said):
     weights = jax.eval_shape(network.init, jax.random.key(0), jnp.zeros(shape))
     with pytest.raises(tb.InputError, match=said):
         jax.eval_shape(network.apply, weights, jnp.zeros(shape))
+
+
+def test_curvature_by_layers_is_refused(key):
+    model = tb.Model(FUSED, tb.priors.Normal(1.0), tb.likelihoods.Categorical(3))
+    rows = tb.Data(np.zeros((3, 16, 16, 3), np.float32), np.arange(3))
+    with pytest.raises(tb.InputError, match="curvature by layers"):
+        tb.Laplace(structure=tb.structures.Kronecker(), point=None).fit(model, rows, key=key, init=_weights())
+
+
+def test_numbers_of_pixels_are_as_good_as_floats():
+    x = jnp.asarray(np.random.default_rng(0).integers(0, 255, (1, 16, 16, 3)), jnp.uint8)
+    shapes = [jax.eval_shape(fused.stem, _weights(), image).dtype for image in (x, x.astype(jnp.float32))]
+    assert shapes == [jnp.float32, jnp.float32]
 
 
 def test_a_method_that_differentiates_forwards_is_told_so():

@@ -1,7 +1,7 @@
 """Some steps of a method in one jitted program, whose start and stop are traced.
 
 One program serves warm-up, sampling, any thinning and the last short chunk. Nothing here depends on where chunks
-begin or end, so results are equal to the bit however a run is cut.
+begin or end (at multiples of a stride), so results are equal to the bit however a run is cut.
 
 An accelerator waits for the host wherever the host decides: whether a loop goes on, which branch is taken. Steps
 therefore go by in strides, whose number of steps the program knows; decisions are taken between them. A CPU has strides

@@ -29,6 +29,7 @@ from tunbridge.runtime.checkpoint import Checkpoint, pack, unpack
 
 _CHUNK_SECONDS = 0.25
 _MOST_STRIDE = 64
+"""Steps between two decisions of the host, on an accelerator."""
 _SAVE_SECONDS, _SAVE_SHARE = 0.5, 20.0
 """Seconds between saves: at least the first, and the second times what a save takes."""
 
@@ -160,7 +161,7 @@ class Lane:
             self._one = jax.eval_shape(shape, self.method, self.target, self.carry)
 
     def advance(self) -> None:
-        """One chunk: about a quarter of a second."""
+        """One chunk: about a quarter of a second, or a stride."""
         began = time.perf_counter()
         stop = self._stop()
         source = self._source if self._cursor is None else self._cursor.take(self.step, stop - self.step)

@@ -146,6 +146,9 @@ class Cyclical(Pacing):
         return self if self.length is not None else Cyclical(thin, self.exploration)
 
 
+_ROUNDING = 1e-6
+
+
 class Annealed(Pacing):
     r"""Cycles of three parts: large steps, steps that fall geometrically, small steps, at which draws are taken.
 
@@ -160,7 +163,7 @@ class Annealed(Pacing):
     lowest
         The small steps over the large ones, above 0 and below 1.
     exploration, sampling
-        The first and the last part of a cycle, from 0 to 1. Together at most 1.
+        The first and the last part of a cycle, the latter above 0. Together at most 1.
 
     Examples
     --------
@@ -182,9 +185,9 @@ class Annealed(Pacing):
             raise InputError("cycles of at least 1 step", f"{self.length}", "Give length= some epochs of steps.")
         if not 0.0 < self.lowest < 1.0:
             raise InputError("a lowest factor above 0 and below 1", f"{self.lowest}", "Try 0.02.")
-        if min(self.exploration, self.sampling) < 0.0 or not self.exploration + self.sampling <= 1.0:
+        if self.exploration < 0.0 or not self.sampling > 0.0 or not self.exploration + self.sampling <= 1.0:
             got = f"{self.exploration} and {self.sampling}"
-            raise InputError("parts of a cycle, together at most 1", got, "Try 0.4 and 0.25.")
+            raise InputError("an exploration and a sampling above 0, together at most 1", got, "Try 0.4 and 0.25.")
 
     def at(self, step: Array) -> Pace:
         """Of a step at a part u of its cycle."""
@@ -196,4 +199,4 @@ class Annealed(Pacing):
 
     def samples(self, steps: np.ndarray) -> np.ndarray:
         """Whether states after these steps are of the last part."""
-        return (steps % self.length) / self.length >= 1.0 - self.sampling
+        return (steps % self.length) / self.length >= 1.0 - self.sampling - _ROUNDING

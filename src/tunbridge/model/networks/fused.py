@@ -12,8 +12,8 @@ from tunbridge.core.types import PyTree
 from tunbridge.model.networks import convolution, kernels
 from tunbridge.model.networks.patches import DEEP, Shape
 
-_LEAST_SIDE, _LEAST_CHANNELS = 4, 16
-"""Of the smallest image, and of the narrowest: what a product of matrices can be made of."""
+_SIDES, _CHANNELS = (16, 64), 16
+"""Of images and of the first stage: what products of matrices can be made of and a program can hold."""
 
 
 def _slopes(conv: PyTree, norm: PyTree, kernel: Array, sums: Array) -> tuple[PyTree, PyTree]:
@@ -29,22 +29,27 @@ def _shape(kernel: Array, height: int, width: int, stride: int) -> Shape:
 
 
 def check(weights: PyTree, x: Array) -> None:
-    """InputError unless images and channels come in powers of two that the kernels take."""
-    height, width, narrow = *x.shape[1:3], weights["conv"]["weight"].shape[-1]
-    wide = narrow * 4
-    if any(number & (number - 1) for number in (height, width, narrow)) or min(height, width) < 4 * _LEAST_SIDE:
+    """InputError unless the kernels take images of this size and layers of this width."""
+    height, width, colours, channels = *x.shape[1:], weights["conv"]["weight"].shape[-1]
+    for side in (height, width):
+        if side & (side - 1) or not _SIDES[0] <= side <= _SIDES[1]:
+            raise InputError(
+                f"images whose height and width are powers of two from {_SIDES[0]} to {_SIDES[1]}, for fused=True",
+                f"{height} x {width}",
+                "Use fused=False.",
+            )
+    if channels != _CHANNELS or colours > DEEP:
         raise InputError(
-            f"images whose height and width are powers of two of at least {4 * _LEAST_SIDE}, for fused=True",
-            f"{height} x {width} and channels from {narrow} to {wide}",
+            f"width {_CHANNELS} and at most {DEEP} channels of an image, for fused=True",
+            f"{channels} and {colours}",
             "Use fused=False.",
         )
-    if not _LEAST_CHANNELS <= narrow <= wide <= DEEP:
-        raise InputError(f"{_LEAST_CHANNELS} channels at first, for fused=True", f"{narrow}", "Use fused=False.")
 
 
 def stem(weights: PyTree, x: Array) -> Array:
     """The activation of the first normalised convolution of images (points, height, width, channels), as pixels."""
-    return _stem(x.shape[1:3], {name: weights[name] for name in ("conv", "norm")}, x)
+    kernel = weights["conv"]["weight"]
+    return _stem(x.shape[1:3], {name: weights[name] for name in ("conv", "norm")}, x.astype(jnp.result_type(x, kernel)))
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -118,6 +123,7 @@ def _block_backward(size: tuple[int, int], kept: PyTree, slope: Array) -> tuple[
     found["conv2"], found["norm2"] = _slopes(
         weights["conv2"], weights["norm2"], kernels.kernel_back(second, z, back2), sums2
     )
+    assert through is not None
     if third is not None:
         own = weights["shortcut"]
         back3, _, sums3 = kernels.layer_back(third, False, own["norm"], plain3, None, through)

@@ -74,8 +74,8 @@ def _normal(parts: list[Array]) -> tuple[list[Array], Array]:
 
 
 def _forward(gather, size, width, channels, swish, skips, *refs):
-    source, kernel, bias, gamma, beta, tau, *rest = refs
-    skip, (plain, out) = (rest[0] if skips else None), rest[-2:]
+    source, kernel, bias, gamma, beta, tau, *more = refs
+    skip, (plain, out) = (more[0] if skips else None), more[-2:]
     image = pl.program_id(0)
     parts = [part + bias[...][None, :] for part in _convolved(source, kernel, image, gather, size, width, channels)]
     for part, place in zip(parts, _slices(size), strict=True):
@@ -88,8 +88,8 @@ def _forward(gather, size, width, channels, swish, skips, *refs):
 
 
 def _backward(size, swish, skips, *refs):
-    slope, plain, gamma, beta, tau, *rest = refs
-    skip, (slope_plain, slope_sum, sums) = (rest[0] if skips else None), rest[-3:]
+    slope, plain, gamma, beta, tau, *more = refs
+    skip, (slope_plain, slope_sum, sums) = (more[0] if skips else None), more[-3:]
     image, scale = pl.program_id(0), gamma[...][None, :]
     hats, inverse = _normal([plain[image, place, :].astype(jnp.float32) for place in _slices(size)])
     slopes, terms = [], []
@@ -118,11 +118,11 @@ def _backward(size, swish, skips, *refs):
 
 
 def _input_slope(gather, size, width, channels, adds, *refs):
-    slope, kernel, *rest = refs
-    out, image = rest[-1], pl.program_id(0)
+    slope, kernel, *more = refs
+    out, image = more[-1], pl.program_id(0)
     parts = _convolved(slope, kernel, image, gather, size, width, channels)
     for part, place in zip(parts, _slices(size), strict=True):
-        total = part + rest[0][image, place, :].astype(jnp.float32) if adds else part
+        total = part + more[0][image, place, :].astype(jnp.float32) if adds else part
         out[image, place, :] = total.astype(out.dtype)
 
 
@@ -149,7 +149,7 @@ def _kernel_slope(gather, size, width, channels, inner, num, source, slope, out)
 
 
 def _call(body: Any, grid: tuple[int, ...], shapes: Any, warps: int, operands: list[Array], stages: int = 2) -> Any:
-    """The outputs of a kernel; on a CPU, where it serves tests alone, step by step."""
+    """The outputs of a kernel; where there is no GPU, and it serves tests alone, step by step."""
     anywhere = pl.BlockSpec(memory_space=pl.ANY)
     kernel = jax.custom_jvp(
         pl.pallas_call(
@@ -159,7 +159,7 @@ def _call(body: Any, grid: tuple[int, ...], shapes: Any, warps: int, operands: l
             in_specs=[anywhere] * len(operands),
             out_specs=jax.tree.map(lambda _: anywhere, shapes),
             compiler_params=triton.CompilerParams(num_warps=warps, num_stages=stages),
-            interpret=jax.default_backend() == "cpu",
+            interpret=jax.default_backend() != "gpu",
         )
     )
     kernel.defjvp(_refuse)
@@ -169,8 +169,8 @@ def _call(body: Any, grid: tuple[int, ...], shapes: Any, warps: int, operands: l
 def _refuse(_values: Any, _slopes: Any) -> Any:
     raise InputError(
         "a method that differentiates a network backwards and once",
-        "one that goes forwards, as Laplace, SWAG and measured step sizes do, with fused=True",
-        "Give the sampler a step size, or use fused=False.",
+        "one that goes forwards, as measured step sizes do, with fused=True",
+        "Give the method a step size, or use fused=False.",
     )
 
 
@@ -203,8 +203,8 @@ def layer(shape: Shape, swish: bool, conv: PyTree, norm: PyTree, x: Array, skip:
 
 def layer_back(
     shape: Shape, swish: bool, norm: PyTree, plain: Array, skip: Array | None, slope: Array
-) -> tuple[Array, Array, Array]:
-    """The slopes of the convolution, of the sum with `skip`, and of (gamma, beta, tau, bias)."""
+) -> tuple[Array, Array | None, Array]:
+    """The slopes of the convolution, of the sum with `skip` if there is one, and of (gamma, beta, tau, bias)."""
     wide = [norm[name].astype(jnp.float32) for name in ("gamma", "beta", "tau")]
     operands = [slope, plain, *wide, *([] if skip is None else [skip])]
     body, num = partial(_backward, shape.size, swish, skip is not None), len(plain)
@@ -215,7 +215,7 @@ def layer_back(
         jax.ShapeDtypeStruct((num, 4, shape.outputs), jnp.float32),
     )
     slope_plain, slope_sum, sums = _call(body, (num,), shapes, _warps(shape.size), operands)
-    return slope_plain, slope_sum, jnp.sum(sums, axis=0)
+    return slope_plain, None if skip is None else slope_sum, jnp.sum(sums, axis=0)
 
 
 def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> Array:

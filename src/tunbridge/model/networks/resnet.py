@@ -34,7 +34,8 @@ class ResNet20(eqx.Module):
         How many outputs; None takes what the likelihood needs.
     fused
         Whether each convolution is one program of a GPU with its normalisation and activation: about twice as fast in
-        bfloat16 (`Cast`), for methods that take gradients alone. Laplace, SWAG and measured step sizes refuse it.
+        bfloat16 (`Cast`), for methods that take gradients alone. Curvature by layers and measured step sizes (SWAG's
+        too) refuse it.
 
     Examples
     --------

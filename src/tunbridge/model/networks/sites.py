@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from tunbridge.core.errors import InputError
 from tunbridge.core.tree import size, unravel
 from tunbridge.core.types import PyTree
 
@@ -139,6 +140,12 @@ class _Search:
 
     def _equation(self, eqn: JaxprEqn, operands: list, place: Place, steps: tuple[int, ...]) -> list:
         name, nothing = eqn.primitive.name, [None] * len(eqn.outvars)
+        if name == "custom_vjp_call" and "pallas_call" in str(eqn.params["call_jaxpr"]):
+            raise InputError(
+                "layers whose products can be found, for curvature by layers",
+                "weights that enter a program of a GPU, as with fused=True",
+                "Use fused=False.",
+            )
         if name == "convert_element_type":
             return operands
         if name in REORDERINGS and None not in operands and len({type(operand) for operand in operands}) == 1:
