@@ -1,6 +1,6 @@
 """Which numbers of an image a pixel of its convolution is made of, and which pixels a number has a part in."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,7 @@ def groups(window: int, channels: int) -> int:
     return -(-(window**2) // (DEEP // channels))
 
 
-def pixels(start: int, num: int, width: int) -> tuple[Array, Array]:
+def pixels(start: Any, num: int, width: int) -> tuple[Array, Array]:
     """Rows and columns of some pixels of an image."""
     pixel = start + jnp.arange(num)
     return over(pixel, width), rest(pixel, width)
