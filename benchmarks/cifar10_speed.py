@@ -123,7 +123,7 @@ def time_fit(net, data, batch, chains, seconds, folder):
     tb.SGHMC(STEP_SIZE, friction=1 - MOMENTUM, run=run).fit(
         model, data, key=jax.random.key(0), progress=False, callbacks=[watch]
     )
-    late = [pair for pair in events[len(events) // 2 :]]
+    late = events[len(events) // 2 :]
     rate = (late[-1][1] - late[0][1]) / (late[-1][0] - late[0][0]) if len(late) > 1 else float("nan")
     return rate, events[0][0] - began, (events[4][1] - events[3][1]) if folder and len(events) > 4 else 0
 

@@ -22,6 +22,7 @@ from record import RESULTS, record
 from scipy.linalg import solve_discrete_lyapunov
 
 import tunbridge as tb
+from tunbridge.bench.noisy import known
 
 KEY = jax.random.key(0)
 QUICK = "--quick" in sys.argv
@@ -40,27 +41,6 @@ def few(num: int) -> int:
 
 def run(draws: int, thin: int = 1, warmup: int = 1000, **options: Any) -> tb.Run:
     return tb.Run(chains=options.pop("chains", CHAINS), warmup=few(warmup), draws=few(draws), thin=thin, **options)
-
-
-def known(log_density: Callable, num: int, noise: float = 0.0, rows: int = 1) -> tuple[tb.Model, tb.Data]:
-    """The density of a vector of `num` numbers; the gradient from one row has `noise` as the variance of each number.
-
-    Rows y_i, whose mean is 0, are normal around w with variance `rows`: together a factor exp(-w^2 / 2), which the
-    prior takes back. The gradient from a batch is then the true one plus the mean of the batch.
-    """
-    network = tb.networks.from_functions(
-        lambda key, _: {"w": jax.random.normal(key, (num,))},
-        lambda weights, x: jnp.tile(weights["w"][None], (x.shape[0], 1)),
-    )
-    prior = tb.priors.LogDensity(
-        lambda weights: log_density(weights["w"]) + 0.5 * jnp.sum(weights["w"] ** 2),
-        lambda key, _: {"w": jax.random.normal(key, (num,))},
-    )
-    y = np.zeros((rows, num))
-    if noise:
-        y = np.random.default_rng(0).normal(size=(rows, num))
-        y = np.sqrt(noise) * (y - y.mean(0)) / y.std(0)
-    return tb.Model(network, prior, tb.likelihoods.Gaussian(float(rows) ** 0.5)), tb.Data(np.zeros((rows, 1)), y)
 
 
 def drawn(method: Any, problem: tuple[tb.Model, tb.Data], **options: Any) -> tuple[np.ndarray, Any]:

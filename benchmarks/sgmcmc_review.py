@@ -16,10 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import expit
-from sgmcmc import KEY, PAIRS, drawn, few, known, main, run
+from sgmcmc import KEY, PAIRS, drawn, few, main, run
 from sgmcmc_rows import linear, second_moment, whitened
 
 import tunbridge as tb
+from tunbridge.bench.noisy import known
 
 ROTATED = (1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 KEPT = 2500

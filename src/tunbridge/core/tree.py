@@ -55,17 +55,21 @@ def flatten_with_paths(tree: PyTree, is_leaf: Callable[[Any], bool] | None = Non
 
 
 def by_shape(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, called once for each structure, shapes and dtypes of its arguments, on which alone it depends.
+    """The function, called once for each structure, shapes and dtypes of its arguments and each default precision.
 
-    Besides the default precision.
+    It depends on these alone.
     """
     found: OrderedDict[Any, Any] = OrderedDict()
 
     @functools.wraps(function)
     def remembering(*arguments: Any) -> Any:
         leaves, structure = jax.tree.flatten(arguments)
-        wide: bool = jax.config.jax_enable_x64  # type: ignore[attr-defined]
-        name = wide, structure, tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves)
+        config: Any = jax.config
+        name = (
+            config.jax_enable_x64,
+            structure,
+            tuple((np.shape(leaf), getattr(leaf, "dtype", type(leaf))) for leaf in leaves),
+        )
         if name not in found:
             found[name] = function(*arguments)
             if len(found) > _REMEMBERED:

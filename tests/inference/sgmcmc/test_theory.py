@@ -13,30 +13,13 @@ import pytest
 from scipy import stats
 
 import tunbridge as tb
+from tunbridge.bench.noisy import known
 from tunbridge.core.tree import ravel
 from tunbridge.runtime.batches import Minibatches
 from tunbridge.runtime.loop import Options
 
 COPIES = 50
 pytestmark = pytest.mark.filterwarnings("ignore::tunbridge.ConvergenceWarning")
-
-
-def known(log_density, num, noise=0.0, rows=1):
-    """A density of `num` numbers; the gradient from one row has `noise` as the variance of each number.
-
-    Rows are normal around w with variance `rows`: a factor exp(-w^2 / 2), which the prior takes back.
-    """
-    network = tb.networks.from_functions(
-        lambda key, x: {"w": jax.random.normal(key, (num,))},
-        lambda weights, x: jnp.tile(weights["w"][None], (x.shape[0], 1)),
-    )
-    prior = tb.priors.LogDensity(
-        lambda weights: log_density(weights["w"]) + 0.5 * jnp.sum(weights["w"] ** 2),
-        lambda key, like: {"w": jax.random.normal(key, (num,))},
-    )
-    y = np.random.default_rng(0).normal(size=(rows, num))
-    y = np.sqrt(noise) * (y - y.mean(0)) / np.maximum(y.std(0), 1e-9)
-    return tb.Model(network, prior, tb.likelihoods.Gaussian(float(rows) ** 0.5)), tb.Data(np.zeros((rows, 1)), y)
 
 
 def drawn(method, problem, key, **options):

@@ -16,18 +16,6 @@ _SIDES, _CHANNELS = (16, 64), 16
 """Of images and of the first stage: what products of matrices can be made of and a program can hold."""
 
 
-def _slopes(conv: PyTree, norm: PyTree, kernel: Array, sums: Array) -> tuple[PyTree, PyTree]:
-    """The slopes of a layer's weights, as trees of their dtypes."""
-    gamma, beta, tau, bias = sums
-    found = {"weight": kernel, "bias": bias}, {"gamma": gamma, "beta": beta, "tau": tau}
-    return jax.tree.map(lambda slope, leaf: slope.astype(leaf.dtype), found, (conv, norm))
-
-
-def _shape(kernel: Array, height: int, width: int, stride: int) -> Shape:
-    window, _, inputs, outputs = kernel.shape
-    return Shape(height, width, inputs, outputs, window, stride)
-
-
 def check(weights: PyTree, x: Array) -> None:
     """InputError unless the kernels take images of this size and layers of this width."""
     height, width, colours, channels = *x.shape[1:], weights["conv"]["weight"].shape[-1]
@@ -50,6 +38,18 @@ def stem(weights: PyTree, x: Array) -> Array:
     """The activation of the first normalised convolution of images (points, height, width, channels), as pixels."""
     kernel = weights["conv"]["weight"]
     return _stem(x.shape[1:3], {name: weights[name] for name in ("conv", "norm")}, x.astype(jnp.result_type(x, kernel)))
+
+
+def _slopes(conv: PyTree, norm: PyTree, kernel: Array, sums: Array) -> tuple[PyTree, PyTree]:
+    """The slopes of a layer's weights, as trees of their dtypes."""
+    gamma, beta, tau, bias = sums
+    found = {"weight": kernel, "bias": bias}, {"gamma": gamma, "beta": beta, "tau": tau}
+    return jax.tree.map(lambda slope, leaf: slope.astype(leaf.dtype), found, (conv, norm))
+
+
+def _shape(kernel: Array, height: int, width: int, stride: int) -> Shape:
+    window, _, inputs, outputs = kernel.shape
+    return Shape(height, width, inputs, outputs, window, stride)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -116,13 +116,10 @@ def _block_backward(size: tuple[int, int], kept: PyTree, slope: Array) -> tuple[
     back1, _, sums1 = kernels.layer_back(
         first, True, weights["norm1"], plain1, None, kernels.input_back(second, weights["conv2"], back2, None)
     )
+    kernel1, kernel2 = kernels.kernel_back(first, x, back1), kernels.kernel_back(second, z, back2)
     found = {}
-    found["conv1"], found["norm1"] = _slopes(
-        weights["conv1"], weights["norm1"], kernels.kernel_back(first, x, back1), sums1
-    )
-    found["conv2"], found["norm2"] = _slopes(
-        weights["conv2"], weights["norm2"], kernels.kernel_back(second, z, back2), sums2
-    )
+    found["conv1"], found["norm1"] = _slopes(weights["conv1"], weights["norm1"], kernel1, sums1)
+    found["conv2"], found["norm2"] = _slopes(weights["conv2"], weights["norm2"], kernel2, sums2)
     assert through is not None
     if third is not None:
         own = weights["shortcut"]

@@ -73,6 +73,17 @@ def _normal(parts: list[Array]) -> tuple[list[Array], Array]:
     return [part * inverse[None, :] for part in parts], inverse
 
 
+def _wide(ref: Any, image: Any, place: Any) -> Array:
+    return ref[image, place, :].astype(jnp.float32)
+
+
+def _activation(hat: Array, gamma: Any, beta: Any, tau: Any, skip: Array | None) -> tuple[Array, Array]:
+    """What the activation is taken of, and whether the threshold lets it through."""
+    raw, least = gamma[...][None, :] * hat + beta[...][None, :], tau[...][None, :]
+    z = jnp.maximum(raw, least)
+    return z if skip is None else z + skip, raw > least
+
+
 def _forward(gather, size, width, channels, swish, skips, *refs):
     source, kernel, bias, gamma, beta, tau, *more = refs
     skip, (plain, out) = (more[0] if skips else None), more[-2:]
@@ -81,32 +92,26 @@ def _forward(gather, size, width, channels, swish, skips, *refs):
     for part, place in zip(parts, _slices(size), strict=True):
         plain[image, place, :] = part.astype(plain.dtype)
     for part, place in zip(_normal(parts)[0], _slices(size), strict=True):
-        z = jnp.maximum(gamma[...][None, :] * part + beta[...][None, :], tau[...][None, :])
-        if skip is not None:
-            z += skip[image, place, :].astype(jnp.float32)
+        z, _ = _activation(part, gamma, beta, tau, _wide(skip, image, place) if skips else None)
         out[image, place, :] = (z * jax.nn.sigmoid(z) if swish else z).astype(out.dtype)
 
 
 def _backward(size, swish, skips, *refs):
     slope, plain, gamma, beta, tau, *more = refs
     skip, (slope_plain, slope_sum, sums) = (more[0] if skips else None), more[-3:]
-    image, scale = pl.program_id(0), gamma[...][None, :]
-    hats, inverse = _normal([plain[image, place, :].astype(jnp.float32) for place in _slices(size)])
+    image = pl.program_id(0)
+    hats, inverse = _normal([_wide(plain, image, place) for place in _slices(size)])
     slopes, terms = [], []
     for hat, place in zip(hats, _slices(size), strict=True):
-        back = slope[image, place, :].astype(jnp.float32)
-        raw = scale * hat + beta[...][None, :]
-        above = raw > tau[...][None, :]
-        z = jnp.maximum(raw, tau[...][None, :])
-        if skip is not None:
-            z += skip[image, place, :].astype(jnp.float32)
+        back = _wide(slope, image, place)
+        z, above = _activation(hat, gamma, beta, tau, _wide(skip, image, place) if skips else None)
         if swish:
             gate = jax.nn.sigmoid(z)
             back = back * (gate + z * gate * (1.0 - gate))
         if skips:
             slope_sum[image, place, :] = back.astype(slope_sum.dtype)
         through = jnp.where(above, back, 0.0)
-        slopes.append(through * scale)
+        slopes.append(through * gamma[...][None, :])
         terms.append((through * hat, through, back - through, hat))
     on_hat, on_one, below, hat_sum = (jnp.sum(sum(parts), axis=0) for parts in zip(*terms, strict=True))
     mean = gamma[...] * on_hat / size
@@ -122,7 +127,7 @@ def _input_slope(gather, size, width, channels, adds, *refs):
     out, image = more[-1], pl.program_id(0)
     parts = _convolved(slope, kernel, image, gather, size, width, channels)
     for part, place in zip(parts, _slices(size), strict=True):
-        total = part + more[0][image, place, :].astype(jnp.float32) if adds else part
+        total = part + _wide(more[0], image, place) if adds else part
         out[image, place, :] = total.astype(out.dtype)
 
 
@@ -174,6 +179,11 @@ def _refuse(_values: Any, _slopes: Any) -> Any:
     )
 
 
+def _taps(shape: Shape, conv: PyTree, x: Array) -> Array:
+    """A kernel as (taps, in, out), in the precision of x."""
+    return conv["weight"].reshape(-1, shape.inputs, shape.outputs).astype(x.dtype)
+
+
 def _stacked(kernel: Array, window: int) -> Array:
     """A kernel (taps, in, out) as matrices (groups, `DEEP`, out), with zeros for taps that are not there."""
     channels, outputs = kernel.shape[1:]
@@ -192,9 +202,8 @@ def _like(x: Array, *shape: int) -> jax.ShapeDtypeStruct:
 
 def layer(shape: Shape, swish: bool, conv: PyTree, norm: PyTree, x: Array, skip: Array | None) -> tuple[Array, Array]:
     """The convolution, for the way back, and what is made of it; images are (points, pixels, channels)."""
-    kernel = conv["weight"].reshape(-1, shape.inputs, shape.outputs).astype(x.dtype)
     wide = [leaf.astype(jnp.float32) for leaf in (conv["bias"], norm["gamma"], norm["beta"], norm["tau"])]
-    operands = [x, _stacked(kernel, shape.window), *wide, *([] if skip is None else [skip])]
+    operands = [x, _stacked(_taps(shape, conv, x), shape.window), *wide, *([] if skip is None else [skip])]
     width = shape.width // shape.stride
     body = partial(_forward, shape.patches(), shape.size, width, shape.inputs, swish, skip is not None)
     out = _like(x, len(x), shape.size, shape.outputs)
@@ -220,10 +229,9 @@ def layer_back(
 
 def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> Array:
     """The slope of the images, and `add`."""
-    kernel = conv["weight"].reshape(-1, shape.inputs, shape.outputs).astype(slope.dtype)
-    size = shape.height * shape.width
+    kernel, size = jnp.swapaxes(_taps(shape, conv, slope), 1, 2), shape.height * shape.width
     body = partial(_input_slope, shape.scattered(), size, shape.width, shape.outputs, add is not None)
-    operands = [slope, _stacked(jnp.swapaxes(kernel, 1, 2), shape.window), *([] if add is None else [add])]
+    operands = [slope, _stacked(kernel, shape.window), *([] if add is None else [add])]
     return _call(body, (len(slope),), _like(slope, len(slope), size, shape.inputs), _warps(size), operands)
 
 
