@@ -26,6 +26,7 @@ import contextlib
 import datetime
 import fcntl
 import hashlib
+import itertools
 import json
 import time
 import warnings
@@ -35,7 +36,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from cifar10_problem import EXAMPLES, Problem, examples, problem, scores
+from cifar10_problem import EXAMPLES, LEAST, Problem, examples, problem, scores
 from cifar10_rows import ROWS, Budget
 from record import RESULTS, record
 
@@ -164,6 +165,34 @@ def curve(fit: Fit, functions: np.ndarray, data: Problem, epoch: int) -> dict[st
     return found
 
 
+def by_chains(functions: np.ndarray, data: Problem) -> dict[str, list[float]]:
+    """Scores of the mean of the draws of the first chains."""
+    found: dict[str, list[float]] = {}
+    for num in range(1, len(functions) + 1):
+        for what, value in {"chains": num, **scores(functions[:num].mean((0, 1)), data)}.items():
+            found.setdefault(what, []).append(value)
+    return found
+
+
+def spread(functions: np.ndarray, data: Problem) -> dict[str, float]:
+    """What a draw alone is worth, and total variations: of chains from each other, of the halves of each chain."""
+    y, means, cut = np.asarray(data.judged.y), functions.mean(1), functions.shape[1] // 2
+    mean = means.mean(0)
+    alone = np.take_along_axis(functions, y[None, None, :, None], -1)
+    found = {
+        "draw_accuracy": float(np.mean(functions.argmax(-1) == y)),
+        "draw_NLL": float(-np.log(np.maximum(alone, LEAST)).mean()),
+        "entropy": float(-(mean * np.log(np.maximum(mean, LEAST))).sum(-1).mean()),
+    }
+    if len(means) > 1:
+        pairs = itertools.combinations(means, 2)
+        found["between_chains"] = float(np.mean([0.5 * np.abs(a - b).sum(-1).mean() for a, b in pairs]))
+    if cut:
+        early, late = functions[:, :cut].mean(1), functions[:, cut:].mean(1)
+        found["between_halves"] = float(0.5 * np.abs(early - late).sum(-1).mean())
+    return found
+
+
 def judged(name: str, fit: Fit, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
     """Everything that is written of a row, and its probabilities to the folder."""
     epoch = budget(data, options).epoch
@@ -174,6 +203,8 @@ def judged(name: str, fit: Fit, data: Problem, options: argparse.Namespace) -> d
         probs = functions.mean((0, 1))
         found |= {"chains": functions.shape[0], "draws": functions.shape[1]}
         found["curve"] = curve(fit, functions, data, epoch)
+        found["by_chains"] = by_chains(functions, data)
+        found["spread"] = spread(functions, data)
         found["temperature"] = {
             path.removeprefix(TEMPERATURE): float(np.mean(values))
             for path, values in fit.posterior.stats.items()

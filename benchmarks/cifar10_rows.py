@@ -173,7 +173,7 @@ class Recipe(NamedTuple):
     exploration: float = 0.5
     sampling: float = 0.25
     warmup: float = 20.0
-    thin: float = 2.0
+    thin: float = 1.0
     redraw: bool = True
     metric: Callable[[int], Any] = slower
     gradient: Any = tb.subsampling.Plain()
@@ -201,9 +201,9 @@ class Recipe(NamedTuple):
         )
 
 
-WARM = Recipe(2e-4, 0.02, 0.03, 20.0, 0.4, 0.3)
+WARM = Recipe(2e-4, 0.02, 0.03, 20.0, 0.4, 0.3, thin=2.0)
 """Cycles of larger steps, from a brief start; batches of 500 images."""
-QUICK = Recipe(8e-2, 0.02, 0.05, 10.0, 0.3, 0.4, 10.0, redraw=False, metric=rms)
+QUICK = Recipe(8e-2, 0.02, 0.05, 10.0, 0.3, 0.4, 10.0, 2.0, redraw=False, metric=rms)
 """The same in units of RMSprop; batches of 125."""
 WARM_TRIALS = {
     "warm cycles": WARM,
@@ -224,10 +224,12 @@ QUICK_TRIALS = {
 }
 PARTS = {
     "best, hotter": Recipe(hot=1.6e-4, lowest=0.02),
+    "best, hottest": Recipe(hot=6.4e-4, lowest=0.005),
     "best, nearly constant": Recipe(hot=6e-6, lowest=0.5),
     "best without redraws": Recipe(redraw=False),
     "best, one step size": Recipe(metric=same),
     "best, RMSprop": Recipe(hot=4e-3, metric=rms),
+    "best, RMSprop, hotter": Recipe(hot=2e-2, metric=rms),
     "best, SVRG": Recipe(gradient=tb.subsampling.SVRG()),
     "best, measured noise taken off": Recipe(noise_estimate=None),
 }
@@ -266,14 +268,14 @@ ROWS = {
     "meanfield": Row(50, meanfield, *RESNET, start="map"),
     "lastlayer": Row(0, last_layer, *UNFUSED, start="map"),
     "kronecker": Row(0, kronecker, *UNFUSED, start="map"),
-    "sgld": Row(40, sgld, *RESNET, start="brief"),
-    "sghmc": Row(40, sghmc, *RESNET, start="brief"),
-    "clr": Row(40, cyclical, *RESNET, start="brief"),
-    "clrprec": Row(40, cyclical_preconditioned, *RESNET, start="brief"),
+    "sgld": Row(60, sgld, *RESNET, start="modes"),
+    "sghmc": Row(60, sghmc, *RESNET, start="modes"),
+    "clr": Row(60, cyclical, *RESNET, start="modes"),
+    "clrprec": Row(60, cyclical_preconditioned, *RESNET, start="modes"),
     "brief": Row(10, brief, *RESNET, table="starts"),
-    "modes": Row(40, modes, *RESNET, table="starts"),
-    "best": Row(200, Recipe(), *RESNET, start="modes", chains=4),
-    **{name: Row(200, recipe, *RESNET, start="modes", chains=4, table="parts") for name, recipe in PARTS.items()},
+    "modes": Row(30, modes, *RESNET, table="starts"),
+    "best": Row(250, Recipe(), *RESNET, start="modes", chains=8),
+    **{name: Row(68, recipe, *RESNET, start="modes", chains=1, table="parts") for name, recipe in PARTS.items()},
     "quick cycles": Row(170, QUICK, *RESNET, start="brief", chains=4),
     **{name: Row(100, recipe, *RESNET, batch=500, **TRIAL) for name, recipe in WARM_TRIALS.items()},
     **{name: Row(40, recipe, *RESNET, **TRIAL) for name, recipe in QUICK_TRIALS.items()},
