@@ -115,11 +115,11 @@ def _run(method: Sampler, budget: Budget, rows: int) -> Run:
     steps, usual = budget.gradients // (run.chains * batch * each), run.warmup + run.draws * run.thin
     if unknown:
         steps = min(max(steps, 2 * LEAST), usual)
-    warmup = steps * run.warmup // usual
-    draws = max(min(run.draws, steps - warmup), 1)
-    thin = max((steps - warmup) // draws, 1)
+    after = steps - steps * run.warmup // usual
+    draws = max(min(run.draws, after), 1)
+    thin = max(after // draws, 1)
     size = batch if isinstance(method, StochasticGradient) else None
-    return dataclasses.replace(run, warmup=warmup, draws=draws, thin=thin, batch_size=size)
+    return dataclasses.replace(run, warmup=max(steps - draws * thin, 0), draws=draws, thin=thin, batch_size=size)
 
 
 class Meter:
@@ -145,18 +145,18 @@ class Meter:
 def spent(meter: Meter, posterior: Any, method: Any, rows: int) -> float:
     """Gradients of single rows that a fit took; NaN where nobody counted.
 
-    Those of a step are what the kept draws of a sampler report on average, else one a row and sample. Curvature is
-    counted as a gradient a row each time it is measured.
+    A sampler's kept draws report gradients of all rows, and their mean is taken for all steps; other steps are a
+    gradient of each row of a batch, for each sample of the weights. Curvature is counted as a gradient of all rows each
+    time it is measured.
     """
     inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
     if not isinstance(inner, Posterior) or not meter.steps:
         return float("nan")
-    each, extra = 1.0, 0.0
     if isinstance(inner, Chains):
-        each = float(np.mean(inner.stats["gradients"])) if "gradients" in inner.stats else float("nan")
-    if isinstance(inner, Linearised) and inner.gaussian.curve is not None:
-        extra = float(rows * len(inner.gaussian.curve["log_evidence"]))
-    if isinstance(method, AroundPoint) and method.num_samples > 1:
-        each = float(method.num_samples)
-    full = isinstance(method, Sampler) and not isinstance(method, StochasticGradient)
-    return meter.steps * each * (rows if full else min(rows, BATCH)) + extra
+        each = np.mean(inner.stats["gradients"]) if "gradients" in inner.stats else np.nan
+        return float(meter.steps * rows * each)
+    samples = method.num_samples if isinstance(method, AroundPoint) else 1
+    curvatures = (
+        len(inner.gaussian.curve["log_evidence"]) if isinstance(inner, Linearised) and inner.gaussian.curve else 0
+    )
+    return float(meter.steps * min(rows, BATCH) * samples + curvatures * rows)
