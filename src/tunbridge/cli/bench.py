@@ -38,6 +38,7 @@ def bench(
     chosen = [task.with_budget(gradients, seconds) for task in suites.tasks(suite, benching.names(tasks))]
     named = runner.named(benching.names(methods) or runner.FAMILIES)
     plan = runner.plan(suite, chosen, named, splits=benching.numbers(splits), key=seed, tune=not no_tune)
+    benching.check_jobs(jobs)
     path = benching.results(out, resume)
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
     with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -64,14 +65,18 @@ def listed(suites: Mapping[str, Callable[[], Sequence[Task]]]) -> str:
     return to_text(rows).rstrip()
 
 
+def check_jobs(jobs: int) -> None:
+    """InputError unless there is a process to work."""
+    if jobs < 1:
+        raise InputError("--jobs of at least 1", f"{jobs}", "Use as many as there are cores.")
+
+
 @contextlib.contextmanager
 def spread(backend: str, jobs: int) -> Iterator[None]:
     """Work goes to processes of this machine, or to a Dask cluster.
 
     The cluster is the one whose scheduler DASK_SCHEDULER_ADDRESS names, else one of this machine.
     """
-    if jobs < 1:
-        raise InputError("--jobs of at least 1", f"{jobs}", "Use as many as there are cores.")
     if backend == "loky":
         with joblib.parallel_config(backend="loky", n_jobs=jobs):
             yield
@@ -94,8 +99,6 @@ class Bar:
     """Rows done of all, what was done last, and the time left; nothing where there is no terminal."""
 
     def __init__(self, plan: Sequence[Job], store: Store, show: bool):
-        import sys
-
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
         from rich.progress import TimeRemainingColumn as TimeLeft
 
