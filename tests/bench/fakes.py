@@ -2,13 +2,17 @@
 
 import dataclasses
 from functools import partial
+from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 import tunbridge as tb
 from tunbridge.bench.budget import Budget
 from tunbridge.bench.task import Held, Rows, Task
+from tunbridge.inference.base import Method
+from tunbridge.inference.posteriors import Posterior
 from tunbridge.predict.push import push_outputs
 
 MODEL = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
@@ -36,37 +40,48 @@ def held(poison, split):
 
 
 def line(name="line", splits=2, poison=None, budget=Budget(2000, 60.0), model=MODEL):
-    return Task(name, model, splits, budget, partial(train, poison), partial(held, poison))
+    return Task(name, model, splits, budget, partial(train, poison), partial(held, poison), standardise=False)
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
+class Answer(Posterior):
     """A line with normal noise."""
 
-    slope: np.ndarray
+    slope: jax.Array
     sd: float
 
-    def predict(self, x):
-        model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(self.sd))
-        outputs = jnp.asarray(np.asarray(x) @ self.slope, jnp.float32)
+    def sample(self, key, num):
+        raise NotImplementedError
+
+    def components(self, key, num):
+        raise NotImplementedError
+
+    @property
+    def linear(self):
+        return True
+
+    def predict(self, x, *, key=None, num=None):
+        model = dataclasses.replace(self.model, likelihood=tb.likelihoods.Gaussian(self.sd))
+        outputs = jnp.asarray(np.asarray(x), jnp.float32) @ self.slope
         return push_outputs(model, outputs[None, :, None], (), np.asarray(x))
 
+    def save(self, path):
+        np.save(Path(path) / "slope.npy", self.slope)
 
-@dataclasses.dataclass(frozen=True)
-class LeastSquares:
-    """What a method need not be more than: `fit`, and an answer that can predict."""
+
+class LeastSquares(Method):
+    """A line through the origin, with the noise of its residuals times a factor."""
 
     factor: float = 1.0
-    """Of the standard deviation of its residuals."""
 
-    def fit(self, model, data, *, key, max_seconds=None, progress=True):
+    def posteriors(self, model, data, key, size, options):
         x, y = np.asarray(data.x), np.asarray(data.y)[:, 0]
         slope = np.linalg.lstsq(x, y, rcond=None)[0]
-        return Answer(slope, float(self.factor * np.std(y - x @ slope)))
+        bound, _ = model.bind(data)
+        return [Answer(bound, key, jnp.asarray(slope), float(self.factor * np.std(y - x @ slope)))]
 
 
-class Broken:
+class Broken(Method):
     """A method that fails."""
 
-    def fit(self, model, data, **options):
+    def posteriors(self, model, data, key, size, options):
         raise ValueError("It is broken.")

@@ -1,11 +1,11 @@
 """The same budget for every method: gradients of single rows turned into steps, and counted as they are spent."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from tunbridge.core.errors import InputError
+from tunbridge.inference.base import Method
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.laplace.gaussian import Linearised
 from tunbridge.inference.laplace.laplace import Laplace
@@ -56,7 +56,7 @@ class Budget:
             raise InputError("a budget above 0", got, "Give more.")
 
 
-def within(method: Any, budget: Budget, rows: int) -> Any:
+def within(method: Method, budget: Budget, rows: int) -> Method:
     """The method with as many steps as its budget allows for this many rows.
 
     A step sees 128 rows, or all where they are fewer or the method asks for all; G gradients are then G / 128 steps.
@@ -64,8 +64,8 @@ def within(method: Any, budget: Budget, rows: int) -> Any:
     a quarter, so that the mode can be found again up to six times with half as many steps. Samplers keep the shares of
     warm-up and of draws that they have by themselves. Trajectories whose gradients are not known beforehand (HMC, NUTS,
     adjusted MCLMC, elliptical slices) are taken for 32, are never more than by default and never fewer than 200 of
-    warm-up and 200 draws a chain: only the seconds bound them, and what they spent is counted. Anything that is not
-    one of these is left as it is.
+    warm-up and 200 draws a chain: only the seconds bound them, and what they spent is counted. Methods of other
+    kinds are left as they are.
     """
     steps = max(budget.gradients // min(rows, BATCH), 2)
     if isinstance(method, Ensemble):
@@ -142,7 +142,7 @@ class Meter:
         return self._done + sum(len(lane) * step for lane, step in self._now.items())
 
 
-def spent(meter: Meter, posterior: Any, method: Any, rows: int) -> float:
+def spent(meter: Meter, posterior: Posterior, method: Method, rows: int) -> float:
     """Gradients of single rows that a fit took; NaN where nobody counted.
 
     A sampler's kept draws report gradients of all rows, and their mean is taken for all steps; other steps are a
@@ -150,7 +150,7 @@ def spent(meter: Meter, posterior: Any, method: Any, rows: int) -> float:
     time it is measured.
     """
     inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
-    if not isinstance(inner, Posterior) or not meter.steps:
+    if not meter.steps:
         return float("nan")
     if isinstance(inner, Chains):
         each = np.mean(inner.stats["gradients"]) if "gradients" in inner.stats else np.nan

@@ -24,6 +24,7 @@ from tunbridge.core.data import Data
 from tunbridge.core.errors import ConvergenceWarning
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
+from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.registry import METHODS
 from tunbridge.inference.standardised import fit_standardised
 from tunbridge.model.model import Model
@@ -44,7 +45,7 @@ class Job:
     task: Task
     split: int
     name: str
-    method: Any
+    method: Method
     key: int
     tune: bool
 
@@ -93,7 +94,7 @@ class Tally:
 def plan(
     suite: str,
     tasks: Iterable[Task],
-    methods: Mapping[str, Any],
+    methods: Mapping[str, Method],
     *,
     splits: Sequence[int] | None = None,
     key: int = 0,
@@ -219,12 +220,12 @@ def _fill(job: Job, row: dict[str, Any], clock: dict[str, float]) -> None:
     clock["judge"] = time.perf_counter() - began
 
 
-def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Any:
+def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Posterior:
     task, key = job.task, jax.random.key(job.key)
     key_rows = jax.random.fold_in(key, _number(task.name, job.split))
     key_fit = jax.random.fold_in(key_rows, _number(job.name))
 
-    def fit(method: Any, model: Model, rows: Rows, key: Key) -> Any:
+    def fit(method: Method, model: Model, rows: Rows, key: Key) -> Posterior:
         return learn(task, method, model, rows, key, Meter())
 
     choice = Choice({})
@@ -240,18 +241,13 @@ def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Any:
     return posterior
 
 
-def learn(task: Task, method: Any, model: Model, rows: Rows, key: Key, meter: Meter) -> Any:
-    """What a method believes after these rows, within the budget of the task.
-
-    What is no `Method` of this package is given all rows as they are.
-    """
+def learn(task: Task, method: Method, model: Model, rows: Rows, key: Key, meter: Meter) -> Posterior:
+    """What a method believes after these rows, within the budget of the task."""
     method = within(method, task.budget, len(rows.x))
-    options: dict[str, Any] = {"max_seconds": task.budget.seconds, "progress": False}
-    if not isinstance(method, Method):
-        return method.fit(model, Data(*rows), key=key, **options)
+    options: dict[str, Any] = {"max_seconds": task.budget.seconds, "progress": False, "callbacks": [meter]}
     if not task.standardise:
-        return method.fit(model, Data(*rows), key=key, callbacks=[meter], **options)
-    return fit_standardised(method, model, *rows, key=key, callbacks=[meter], **options)
+        return method.fit(model, Data(*rows), key=key, **options)
+    return fit_standardised(method, model, *rows, key=key, **options)
 
 
 def _number(*names: Any) -> int:

@@ -4,7 +4,6 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import jax
 import numpy as np
@@ -14,6 +13,8 @@ from tunbridge.bench.compare import as_scored
 from tunbridge.bench.task import Rows
 from tunbridge.core.types import Key
 from tunbridge.datasets.scaling import split_rows
+from tunbridge.inference.base import Method
+from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model
 from tunbridge.model.priors import Normal, fan_in
 
@@ -61,7 +62,7 @@ class Choice:
     seconds: float = 0.0
 
 
-def applied(method: Any, model: Model, settings: Settings) -> tuple[Any, Model]:
+def applied(method: Method, model: Model, settings: Settings) -> tuple[Method, Model]:
     """The method and the model with these settings."""
     own = {name: value for name, value in settings.items() if name != "prior scale"}
     if "prior scale" in settings:
@@ -71,11 +72,11 @@ def applied(method: Any, model: Model, settings: Settings) -> tuple[Any, Model]:
 
 def choose(
     name: str,
-    method: Any,
+    method: Method,
     model: Model,
     train: Rows,
     key: Key,
-    fit: Callable[[Any, Model, Rows, Key], Any],
+    fit: Callable[[Method, Model, Rows, Key], Posterior],
 ) -> Choice:
     """Fit each candidate to 80 % of the training rows and judge it by the NLL of the others.
 
@@ -91,7 +92,7 @@ def choose(
     key
         Decides which rows are held out.
     fit
-        Of a method, a model, rows and a key: what has `predict`.
+        Of a method, a model, rows and a key: the posterior.
     """
     grid = GRIDS.get(name, ())
     if not grid:
