@@ -3,6 +3,7 @@
 from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
+from tunbridge.bench.leaderboard import Leaderboard
 from tunbridge.bench.models import ModelRanking, rank_models
 from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.promises import PROMISES, Promise, deviation
@@ -16,6 +17,7 @@ __all__ = [
     "Comparison",
     "ExactProcess",
     "FittedProcess",
+    "Leaderboard",
     "ModelRanking",
     "Problem",
     "Promise",
