@@ -17,7 +17,7 @@ class Interval(NamedTuple):
 
 
 def naive_error(values: Sequence[float]) -> float:
-    """The standard deviation over sqrt(J), as papers print it. Splits that share rows are not independent, so it is too small.
+    """The standard deviation over sqrt(J), as papers print it: too small, since splits share rows.
 
     Examples
     --------
