@@ -9,12 +9,15 @@ from typing import Any
 import numpy as np
 
 from tunbridge.bench.figures import FIGURES
-from tunbridge.bench.paired import naive_error
+from tunbridge.bench.paired import naive_error, plus_minus
+from tunbridge.bench.published import Published, beside
 from tunbridge.bench.standing import Standing, spans
 from tunbridge.core import tables
 from tunbridge.core.errors import InputError
 from tunbridge.core.tables import Listing, Row
 
+_ACROSS = 6
+"""How many tasks a terminal shows side by side."""
 _NEEDED = ("suite", "task", "split", "method", "key", "status", "figures", "train_rows", "test_rows")
 
 
@@ -83,7 +86,7 @@ class Leaderboard(tables.Tables):
             }
             for standing in self.standings.values()
             for task in standing.tasks
-            for pair in standing.pairs(task)
+            for pair in standing.pairs[task]
         ]
 
     def to_csv(self) -> str:
@@ -93,7 +96,10 @@ class Leaderboard(tables.Tables):
     @functools.cached_property
     def tables(self) -> list[Listing]:
         """Ranks and means of each suite, then what failed."""
-        found = [part for standing in self.standings.values() for part in (ranks(standing), means(standing))]
+        found = []
+        for standing in self.standings.values():
+            starts = range(0, len(standing.tasks), _ACROSS)
+            found += [ranks(standing), *(means(standing, None, slice(start, start + _ACROSS)) for start in starts)]
         failed = self.failed
         return [*found, Listing("Failed fits", failed)] if failed else found
 
@@ -110,6 +116,18 @@ class Leaderboard(tables.Tables):
             {"suite": suite, "task": task, "method": method, "splits": spans(splits), "error": error}
             for (suite, task, method, error), splits in places.items()
         ]
+
+    def beside(self, published: Published) -> Listing:
+        """Ours beside what papers print, for each set that both have; sentences say where ours is worse.
+
+        Parameters
+        ----------
+        published
+            See `tunbridge.bench.published`; its suite must be on the board.
+        """
+        if published.suite not in self.standings:
+            raise InputError(f"rows of the suite {published.suite}", f"{', '.join(self.standings)}", "Run it first.")
+        return beside(self.standings[published.suite], published)
 
 
 def ranks(standing: Standing) -> Listing:
@@ -128,19 +146,20 @@ def ranks(standing: Standing) -> Listing:
     return Listing(f"{standing.suite}: methods by mean rank of {figure}", rows, sentences(standing))
 
 
-def means(standing: Standing, figure: str | None = None) -> Listing:
-    """A figure of each method on each task: the mean over splits, and its naive standard error."""
+def means(standing: Standing, figure: str | None = None, part: slice = slice(None)) -> Listing:
+    """A figure of each method on each task that has it, or on a part of these: the mean and naive standard error."""
     figure = figure or standing.figure
     marked = {
         (pair.task, pair.method)
         for task in standing.tasks
-        for pair in standing.pairs(task)
+        for pair in standing.pairs[task]
         if figure == standing.figure and pair.verdict in ("best", "not told apart")
     }
+    tasks = [task for task in standing.tasks if any(standing.values(task, name, figure) for name in standing.ranks)]
     rows = []
     for name in standing.ranks:
         row = {"method": name}
-        for task in standing.tasks:
+        for task in tasks[part]:
             values = list(standing.values(task, name, figure).values())
             text = plus_minus(float(np.mean(values)), naive_error(values)) if values else "-"
             row[task] = f"{text}*" if (task, name) in marked else text
@@ -171,21 +190,10 @@ def sentences(standing: Standing) -> list[str]:
     failed = sum(row["status"] == "failed" for row in standing.rows)
     if failed:
         words.append(f"{failed} of {len(standing.rows)} fits failed; they rank last.")
+    endless = sum(np.isinf(loss) for losses in standing.losses.values() for loss in losses.values()) - failed
+    if endless:
+        words.append(f"{endless} finished fits have no finite {standing.figure}; they rank last.")
     return words
-
-
-def plus_minus(mean: float, error: float) -> str:
-    """A mean with its error, to two digits of the error.
-
-    Examples
-    --------
-    >>> plus_minus(2.9012, 0.1834), plus_minus(2.9012, float("nan"))
-    ('2.90±0.18', '2.901')
-    """
-    if not math.isfinite(error) or error <= 0:
-        return f"{mean:.4g}"
-    digits = min(max(1 - math.floor(math.log10(error)), 0), 8)
-    return f"{mean:.{digits}f}±{error:.{digits}f}"
 
 
 def _ends(low: float, high: float) -> str:

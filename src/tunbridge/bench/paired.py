@@ -1,5 +1,6 @@
 """Means over splits and tasks, with errors that know that splits share rows."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,6 +15,9 @@ class Interval(NamedTuple):
     error: float
     low: float
     high: float
+
+
+UNKNOWN = Interval(np.nan, np.nan, np.nan, np.nan)
 
 
 def naive_error(values: Sequence[float]) -> float:
@@ -50,6 +54,20 @@ def over_splits(values: Sequence[float], ratio: float, level: float) -> Interval
 def over_tasks(means: Sequence[float], level: float) -> Interval:
     """The mean over tasks, which share no rows: Student's interval, for other tasks like these."""
     return _student(means, naive_error(means), level)
+
+
+def plus_minus(mean: float, error: float) -> str:
+    """A mean with its error, to two digits of the error.
+
+    Examples
+    --------
+    >>> plus_minus(2.9012, 0.1834), plus_minus(2.9012, float("nan"))
+    ('2.90±0.18', '2.901')
+    """
+    if not math.isfinite(error) or error <= 0:
+        return f"{mean:.4g}"
+    digits = min(max(1 - math.floor(math.log10(error)), 0), 8)
+    return f"{mean:.{digits}f}±{error:.{digits}f}"
 
 
 def _student(values: Sequence[float], error: float, level: float) -> Interval:

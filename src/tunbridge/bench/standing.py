@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from tunbridge.bench.figures import FIGURES
-from tunbridge.bench.paired import Interval, naive_error, over_splits, over_tasks
+from tunbridge.bench.paired import UNKNOWN, Interval, naive_error, over_splits, over_tasks
 from tunbridge.core.tables import Row
 
 
@@ -34,7 +34,7 @@ class Pair(NamedTuple):
     behind: Interval
     """By how much it is worse than the best on the splits that both finished, with the corrected error."""
     verdict: str
-    """best, worse, not told apart, or no interval."""
+    """best, worse, not told apart, no interval, or none finished."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,9 +72,8 @@ class Standing:
         found: dict[Block, dict[str, float]] = {}
         for row in self.rows:
             block = Block(row["task"], row["split"], row["key"])
-            value = row["figures"].get(self.figure, np.nan) if row["status"] == "done" else np.nan
-            loss = FIGURES[self.figure].loss(value)
-            found.setdefault(block, {})[row["method"]] = np.inf if np.isnan(loss) else loss
+            loss = FIGURES[self.figure].loss(_value(row, self.figure) if row["status"] == "done" else np.nan)
+            found.setdefault(block, {})[row["method"]] = loss if np.isfinite(loss) else np.inf
         return found
 
     @functools.cached_property
@@ -118,7 +117,7 @@ class Standing:
         """Over tasks; over the splits of one if there is only one."""
         tasks = {task: self._by_split(values, task) for task in dict.fromkeys(block.task for block in values)}
         if not tasks:
-            return Interval(np.nan, np.nan, np.nan, np.nan)
+            return UNKNOWN
         if len(tasks) == 1:
             ((task, splits),) = tasks.items()
             return over_splits(list(splits.values()), self.ratio(task), self.level)
@@ -141,38 +140,40 @@ class Standing:
     def values(self, task: str, method: str, figure: str) -> dict[int, float]:
         """A figure for each split that a method finished, the mean over keys."""
         found = {
-            Block(task, row["split"], row["key"]): row["figures"][figure]
+            Block(task, row["split"], row["key"]): _value(row, figure)
             for row in self.rows
             if (row["task"], row["method"], row["status"]) == (task, method, "done") and figure in row["figures"]
         }
         return self._by_split(found, task)
 
-    def pairs(self, task: str) -> list[Pair]:
-        """Each method on a task beside the best there, which is one of those that finished most splits."""
-        losses = {name: self._by_split(self._finished(task, name), task) for name in self.ranks}
-        losses = {name: each for name, each in losses.items() if each}
-        if not losses:
-            return []
+    @functools.cached_property
+    def pairs(self) -> dict[str, list[Pair]]:
+        """For each task every method beside the best there, which is one of those that finished most splits."""
+        return {task: self._pairs(task) for task in self.tasks}
+
+    def _pairs(self, task: str) -> list[Pair]:
+        present = {row["method"] for row in self.rows if row["task"] == task}
+        losses = {name: self._by_split(self._finished(task, name), task) for name in self.ranks if name in present}
         most = max(map(len, losses.values()))
-        full = {name: float(np.mean(list(each.values()))) for name, each in losses.items() if len(each) == most}
-        best = min(full, key=lambda name: full[name])
-        return [self._pair(task, name, losses[name], best, losses[best]) for name in losses]
+        full = {name: float(np.mean(list(each.values()))) for name, each in losses.items() if len(each) == most > 0}
+        best = min(full, key=lambda name: full[name], default=None)
+        return [self._pair(task, name, losses[name], best, losses.get(best or "", {})) for name in losses]
 
     def _finished(self, task: str, method: str) -> dict[Block, float]:
         found = {block: losses[method] for block, losses in self.losses.items() if method in losses}
         return {block: loss for block, loss in found.items() if block.task == task and np.isfinite(loss)}
 
-    def _pair(self, task: str, name: str, own: dict[int, float], best: str, bests: dict[int, float]) -> Pair:
+    def _pair(self, task: str, name: str, own: dict[int, float], best: str | None, bests: dict[int, float]) -> Pair:
         gaps = [own[split] - bests[split] for split in own if split in bests]
-        behind = over_splits(gaps, self.ratio(task), self.level) if gaps else Interval(np.nan, np.nan, np.nan, np.nan)
-        values = list(self.values(task, name, self.figure).values())
-        verdict = "best" if name == best else _verdict(behind)
+        behind = over_splits(gaps, self.ratio(task), self.level) if gaps else UNKNOWN
+        values = list(self.values(task, name, self.figure).values()) or [np.nan]
+        verdict = "best" if name == best else _verdict(behind) if own else "none finished"
         return Pair(task, name, len(own), float(np.mean(values)), naive_error(values), behind, verdict)
 
     def told_worse(self, method: str) -> tuple[int, int]:
         """On how many tasks a method is told from the best there, and of how many with an interval."""
-        verdicts = [pair.verdict for task in self.tasks for pair in self.pairs(task) if pair.method == method]
-        return verdicts.count("worse"), len(verdicts) - verdicts.count("no interval")
+        verdicts = [pair.verdict for task in self.tasks for pair in self.pairs[task] if pair.method == method]
+        return verdicts.count("worse"), sum(verdict in ("best", "worse", "not told apart") for verdict in verdicts)
 
     def missing(self) -> dict[str, dict[str, list[int]]]:
         """For each method that lacks rows: the tasks, and the splits of each that others have."""
@@ -183,6 +184,12 @@ class Standing:
                 if block.split not in splits:
                     splits.append(block.split)
         return found
+
+
+def _value(row: Row, figure: str) -> float:
+    """A figure of a row; NaN where it has none, or where a store wrote null."""
+    value = row["figures"].get(figure)
+    return np.nan if value is None else float(value)
 
 
 def _verdict(behind: Interval) -> str:

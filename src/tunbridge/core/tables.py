@@ -77,7 +77,8 @@ def to_rich(rows: Sequence[Row], sentences: Sequence[str] = ()) -> Any:
 
     table = Table()
     for place, (name, value) in enumerate(rows[0].items()):
-        table.add_column(name, justify="left" if isinstance(value, str) else "right", no_wrap=place == 0)
+        justify: Any = "left" if isinstance(value, str) else "right"
+        table.add_column(name, justify=justify, no_wrap=place == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(written(value)) for value in row.values()))
     return Group(table, *map(Text, sentences))
