@@ -46,6 +46,7 @@ def _full(rng, suite, task, split, method, m, numbers, shared):
     cost = {"seconds": 2.0 * 4**m, "tuning seconds": 8.0 * 4**m, "gradients": 1e5 * 3**m * (1 + 0.1 * rng.random())}
     cost |= {"networks": 1 + 50 * m, "ms a row": 0.01 * (1 + m), "MB": 0.1 * (1 + m)}
     provenance = {"versions": ["tunbridge 0.1.0", "jax 0.10.1"], "device": "cpu", "date": "2025-01-01"}
+    provenance["doubts"] = ["R-hat is 1.2"] if method == "nuts" else []
     kind, curves = ("numbers" if numbers else "classes"), _curves(rng, m, numbers)
     settings = {"step_size": [0.01, 0.1][int(rng.integers(2))]}
     made = row(suite, task, split, method, kind=kind, figures=figures, cost=cost, curves=curves, settings=settings)

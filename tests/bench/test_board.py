@@ -13,6 +13,8 @@ SECTIONS = [
     "small: NLL",
     "small: RMSE",
     "small: accuracy",
+    "small: AUROC",
+    "small: in-between",
     "small: differences from the best of each task",
     "small: cost",
     "small: calibration of numbers",
@@ -24,6 +26,7 @@ SECTIONS = [
     "small: distance to the reference",
     "small: settings chosen by tuning",
     "Failed fits",
+    "Doubts about fits that finished",
     "How these figures were made",
 ]
 
@@ -52,6 +55,7 @@ def test_a_page_needs_no_network(full):
 
 def test_a_page_shows_failures_settings_and_how_it_was_made(full):
     assert "NumericalError: Stopped at step 3" in full
+    assert '<td class="words">diabetes: R-hat is 1.2</td>' in full
     assert "step_size 0.01" in full
     assert "tunbridge bench small --splits 0-3" in full
     assert "jax 0.10.1" in full

@@ -29,9 +29,13 @@ FIGURES = {
     "Brier": Figure("lower", _LOWER, True),
     "ECE": Figure("lower", _LOWER, True),
     "AUROC": Figure("higher", _HIGHER, True),
+    "shifted NLL": Figure("lower", _LOWER, True),
+    "shifted accuracy": Figure("higher", _HIGHER, True),
+    "shifted ECE": Figure("lower", _LOWER, True),
     "agreement": Figure("higher", _HIGHER, True),
     "total variation": Figure("lower", _LOWER, True),
     "sliced Wasserstein": Figure("lower", _LOWER, False),
+    "mean error": Figure("lower", _LOWER, True),
     "sd ratio": Figure("nearer 1", lambda value: float(abs(np.log(value))) if value > 0 else np.inf, True),
 }
 """Figures by name, what a suite is ranked by first; a figure that is not here is shown and not judged."""

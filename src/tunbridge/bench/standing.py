@@ -67,6 +67,15 @@ class Standing:
         return list(dict.fromkeys(row["task"] for row in self.rows))
 
     @functools.cached_property
+    def done(self) -> dict[tuple[str, str], list[Row]]:
+        """The finished rows of each task and method."""
+        found: dict[tuple[str, str], list[Row]] = {}
+        for row in self.rows:
+            if row["status"] == "done":
+                found.setdefault((row["task"], row["method"]), []).append(row)
+        return found
+
+    @functools.cached_property
     def losses(self) -> dict[Block, dict[str, float]]:
         """For each block what each method lost; infinite where it failed."""
         found: dict[Block, dict[str, float]] = {}
@@ -134,15 +143,17 @@ class Standing:
 
     def ratio(self, task: str) -> float:
         """Test rows for each training row of a task."""
-        done = [row for row in self.rows if row["task"] == task and row["status"] == "done"]
-        return float(np.mean([row["test_rows"] / row["train_rows"] for row in done])) if done else np.nan
+        ratios = [
+            row["test_rows"] / row["train_rows"] for place, own in self.done.items() if place[0] == task for row in own
+        ]
+        return float(np.mean(ratios)) if ratios else np.nan
 
     def values(self, task: str, method: str, figure: str) -> dict[int, float]:
         """A figure for each split that a method finished, the mean over keys."""
         found = {
             Block(task, row["split"], row["key"]): _value(row, figure)
-            for row in self.rows
-            if (row["task"], row["method"], row["status"]) == (task, method, "done") and figure in row["figures"]
+            for row in self.done.get((task, method), ())
+            if figure in row["figures"]
         }
         return self._by_split(found, task)
 

@@ -15,7 +15,7 @@ from tunbridge.bench.standing import Standing, spans
 from tunbridge.core.tables import Row, written
 from tunbridge.plots.curves import GREY
 
-_FIDELITY = ("total variation", "agreement", "sliced Wasserstein", "sd ratio", "in-between")
+_FIDELITY = ("total variation", "agreement", "sliced Wasserstein", "mean error", "sd ratio")
 _COSTS = ("seconds", "tuning seconds", "gradients", "networks", "ms a row", "MB")
 _AXES = {"gradients": "per-example gradients of a fit", "seconds": "seconds of a fit"}
 _KNOWN = ("calibration", "function", "sd by distance", "sd by rows")
@@ -52,6 +52,10 @@ def page(rows: Iterable[Row], title: str, command: str, *, figure: str | None = 
     if board.failed:
         made.heading("Failed fits")
         made.table(board.failed)
+    doubts = _doubts(board)
+    if doubts:
+        made.heading("Doubts about fits that finished")
+        made.table(doubts)
     made.heading("How these figures were made")
     made.table(_provenance(board, command))
     return made.html()
@@ -273,16 +277,26 @@ def _said(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
+def _doubts(board: Leaderboard) -> list[dict[str, str]]:
+    """What fits warned of: for each method, how many warned of anything, and one warning."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for standing in board.standings.values():
+        for row in standing.rows:
+            for doubt in row.get("provenance", {}).get("doubts", ())[:1]:
+                found.setdefault((standing.suite, row["method"]), []).append(f"{row['task']}: {doubt}")
+    return [
+        {"suite": suite, "method": method, "fits": f"{len(said)}", "for example": said[0]}
+        for (suite, method), said in found.items()
+    ]
+
+
 def _provenance(board: Leaderboard, command: str) -> list[dict[str, str]]:
-    found: dict[str, dict[str, None]] = {}
     rows = [row for standing in board.standings.values() for row in standing.rows]
-    for row in rows:
-        for name, value in row.get("provenance", {}).items():
-            found.setdefault(name, {})[_joined(value)] = None
     facts = {"command": command, "fits": f"{len(rows)}"}
-    for name, values in found.items():
-        several = sorted(values)
-        facts[name] = "; ".join(several) if len(several) < 4 else f"{several[0]} to {several[-1]} ({len(several)})"
+    for name in ("versions", "device", "date"):
+        values = sorted({_joined(row["provenance"][name]) for row in rows if name in row.get("provenance", {})})
+        if values:
+            facts[name] = "; ".join(values) if len(values) < 4 else f"{values[0]} to {values[-1]}"
     return [{"what": name, "value": value} for name, value in facts.items()]
 
 
