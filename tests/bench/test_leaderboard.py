@@ -30,6 +30,15 @@ def test_methods_that_tie_share_a_rank():
     assert np.isnan(found.ranks["a"].low)  # one split says nothing of its spread
 
 
+def test_one_split_marks_nobody_and_equal_ranks_have_no_interval():
+    alone = tb.bench.Leaderboard.of(scored({"a": [1.0], "b": [2.0]}))
+    assert "*" not in str(alone)
+    assert [line["told worse"] for line in alone.tables[0].rows] == ["0 of 0", "0 of 0"]
+    found = standing(scored({"a": [1.0, 1.1, 1.2], "b": [2.0, 2.0, 2.0]}))
+    assert (found.ranks["a"].mean, np.isnan(found.ranks["a"].high)) == (1.0, True)
+    assert found.told_worse("b") == (1, 1)
+
+
 def test_a_failed_fit_ranks_last_and_is_named():
     made = [*scored({"a": [1.0, 1.0], "b": [2.0, 2.0]}), row(method="c", split=0, figures={"NLL": 0.0})]
     board = tb.bench.Leaderboard.of([*made, failed(method="c", split=1)])
@@ -125,7 +134,7 @@ def test_ranks_leave_out_what_a_method_was_not_run_on_and_say_so():
 
 def test_a_board_says_which_splits_it_covers():
     made = scored({"a": [1.0, 2.0, 3.0]}, "one") + scored({"a": [1.0]}, "two")
-    assert "Covers splits 0-2 of one; splits 0 of two." in str(tb.bench.Leaderboard.of(made))
+    assert "Covers splits 0-2 of one; 0 of two." in str(tb.bench.Leaderboard.of(made))
 
 
 def test_every_task_and_method_is_in_the_text_the_markdown_and_the_csv():

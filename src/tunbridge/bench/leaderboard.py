@@ -153,7 +153,7 @@ def means(standing: Standing, figure: str | None = None, part: slice = slice(Non
         (pair.task, pair.method)
         for task in standing.tasks
         for pair in standing.pairs[task]
-        if figure == standing.figure and pair.verdict in ("best", "not told apart")
+        if figure == standing.figure and pair.judged and pair.verdict != "worse"
     }
     tasks = [task for task in standing.tasks if any(standing.values(task, name, figure) for name in standing.ranks)]
     rows = []
@@ -173,7 +173,7 @@ def sentences(standing: Standing) -> list[str]:
     covered: dict[str, list[str]] = {}
     for task in standing.tasks:
         covered.setdefault(spans(block.split for block in standing.losses if block.task == task), []).append(task)
-    words = ["Covers " + "; ".join(f"splits {splits} of {', '.join(tasks)}" for splits, tasks in covered.items()) + "."]
+    words = ["Covers splits " + "; ".join(f"{splits} of {', '.join(tasks)}" for splits, tasks in covered.items()) + "."]
     for name, tasks in standing.missing().items():
         lacks = "; ".join(f"{task} {spans(splits)}" for task, splits in tasks.items())
         words.append(f"{name} was not run on {lacks}: ranks leave these out.")
@@ -184,8 +184,8 @@ def sentences(standing: Standing) -> list[str]:
     gap = f"Behind: by how much worse than {standing.best}, where both finished. " if _pooled(standing) else ""
     words.append(
         f"Better is {FIGURES[standing.figure].better}. {gap}Intervals, {standing.level:.0%}, are {over}, each for one "
-        "method by itself. Told worse: tasks on which the corrected interval of the paired difference from the best "
-        "there leaves out zero, of those with an interval."
+        "method by itself; one value, or ranks that are all the same, have none. Told worse: tasks on which the "
+        "corrected interval of the paired difference from the best there leaves out zero, of those with an interval."
     )
     failed = sum(row["status"] == "failed" for row in standing.rows)
     if failed:

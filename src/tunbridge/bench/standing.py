@@ -36,6 +36,11 @@ class Pair(NamedTuple):
     verdict: str
     """best, worse, not told apart, no interval, or none finished."""
 
+    @property
+    def judged(self) -> bool:
+        """Whether there are splits enough for an interval."""
+        return not np.isnan(self.behind.low)
+
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
@@ -101,12 +106,8 @@ class Standing:
             for name, place in zip(names, places, strict=True):
                 ranks[name][block] = float(place)
         found = {name: self._mean(ranks[name]) for name in names}
-        held = {
-            name: each._replace(low=np.fmax(each.low, 1.0), high=np.fmin(each.high, len(names)))
-            for name, each in found.items()
-            if not np.isnan(each.low)
-        }
-        return dict(sorted((found | held).items(), key=lambda item: item[1].mean))
+        found = {name: _held(each, len(names)) for name, each in found.items()}
+        return dict(sorted(found.items(), key=lambda item: item[1].mean))
 
     @property
     def best(self) -> str:
@@ -183,8 +184,8 @@ class Standing:
 
     def told_worse(self, method: str) -> tuple[int, int]:
         """On how many tasks a method is told from the best there, and of how many with an interval."""
-        verdicts = [pair.verdict for task in self.tasks for pair in self.pairs[task] if pair.method == method]
-        return verdicts.count("worse"), sum(verdict in ("best", "worse", "not told apart") for verdict in verdicts)
+        own = [pair for task in self.tasks for pair in self.pairs[task] if pair.method == method]
+        return sum(pair.verdict == "worse" for pair in own), sum(pair.judged for pair in own)
 
     def missing(self) -> dict[str, dict[str, list[int]]]:
         """For each method that lacks rows: the tasks, and the splits of each that others have."""
@@ -195,6 +196,13 @@ class Standing:
                 if block.split not in splits:
                     splits.append(block.split)
         return found
+
+
+def _held(rank: Interval, most: int) -> Interval:
+    """A mean rank whose interval stays among ranks; equal ranks, whose spread is not known, have none."""
+    if not rank.error > 0:
+        return rank._replace(low=np.nan, high=np.nan)
+    return rank._replace(low=max(rank.low, 1.0), high=min(rank.high, float(most)))
 
 
 def _value(row: Row, figure: str) -> float:

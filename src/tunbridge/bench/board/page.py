@@ -11,7 +11,7 @@ from tunbridge.bench.figures import FIGURES
 from tunbridge.bench.leaderboard import Leaderboard, means, ranks
 from tunbridge.bench.paired import naive_error, plus_minus
 from tunbridge.bench.report.page import Page
-from tunbridge.bench.standing import Standing, spans
+from tunbridge.bench.standing import Pair, Standing, spans
 from tunbridge.core.tables import Row, written
 from tunbridge.plots.curves import GREY
 
@@ -85,15 +85,14 @@ def _figures(standing: Standing) -> list[str]:
     return [name for name in found if name not in _FIDELITY or name == standing.figure]
 
 
-def _difference(pair: Any) -> dict[str, str]:
-    known = not np.isnan(pair.behind.low)
+def _difference(pair: Pair) -> dict[str, str]:
     return {
         "task": pair.task,
         "method": pair.method,
         "mean": plus_minus(pair.mean, pair.error),
         "behind": f"{pair.behind.mean:.4g}",
-        "corrected error": f"{pair.behind.error:.2g}" if known else "-",
-        "interval": f"{pair.behind.low:.3g} to {pair.behind.high:.3g}" if known else "-",
+        "corrected error": f"{pair.behind.error:.2g}" if pair.judged else "-",
+        "interval": f"{pair.behind.low:.3g} to {pair.behind.high:.3g}" if pair.judged else "-",
         "verdict": pair.verdict,
         "splits": f"{pair.splits}",
     }

@@ -51,7 +51,8 @@ def scatter(points: Mapping[str, Mapping[str, tuple[float, float]]], ylabel: str
     for axes, (xlabel, found) in zip(panels[0], points.items(), strict=True):
         for name, (x, y) in found.items():
             axes.plot(x, y, color=look[name]["color"], marker=look[name]["marker"], ls="", ms=7, label=plain(name))
-        axes.set(xscale="log", xlabel=xlabel)
+        axes.set(xscale="log", xlabel=xlabel, xlim=_decades([x for x, _ in found.values()]))
+        axes.xaxis.set_minor_formatter("")
         axes.grid(color=GREY, alpha=0.2)
         heights = np.array([y for _, y in found.values()])
         if heights.max() > 10 * max(np.median(heights), 1e-3):
@@ -59,6 +60,12 @@ def scatter(points: Mapping[str, Mapping[str, tuple[float, float]]], ylabel: str
     panels[0][0].set_ylabel(ylabel)
     _legend(figure, panels[0])
     return figure
+
+
+def _decades(values: Sequence[float]) -> tuple[float, float]:
+    """Ends of a log axis: half as wide again as the values, and wide enough for a power of ten."""
+    middle, reach = np.sqrt(min(values) * max(values)), max(1.5 * np.sqrt(max(values) / min(values)), np.sqrt(20.0))
+    return middle / reach, middle * reach
 
 
 def panels(
