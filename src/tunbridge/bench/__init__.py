@@ -1,11 +1,14 @@
 """Methods against the truth and against each other."""
 
 from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
+from tunbridge.bench.board import page
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
+from tunbridge.bench.leaderboard import Leaderboard
 from tunbridge.bench.models import ModelRanking, rank_models
 from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.promises import PROMISES, Promise, deviation
+from tunbridge.bench.published import Published, published
 from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
 from tunbridge.bench.sbc import sbc
 
@@ -16,9 +19,11 @@ __all__ = [
     "Comparison",
     "ExactProcess",
     "FittedProcess",
+    "Leaderboard",
     "ModelRanking",
     "Problem",
     "Promise",
+    "Published",
     "Ranking",
     "Reference",
     "ReferenceError",
@@ -30,7 +35,9 @@ __all__ = [
     "fidelity",
     "load_reference",
     "make_reference",
+    "page",
     "prior_predictive",
+    "published",
     "rank_models",
     "rank_priors",
     "sbc",
