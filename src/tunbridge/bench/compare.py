@@ -3,14 +3,14 @@
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from tunbridge import metrics
+from tunbridge.bench.scores import scores as scores_of
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
@@ -19,37 +19,7 @@ from tunbridge.inference.base import Method
 from tunbridge.inference.registry import COMPARED, METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model.likelihoods.base import OfClasses
-from tunbridge.model.likelihoods.multitask import MultiTask
 from tunbridge.model.model import Model
-
-NUMBERS = {
-    "RMSE": metrics.rmse,
-    "NLL": lambda predictive, y: -metrics.log_score(predictive, y),
-    "CRPS": metrics.crps,
-    "90 % coverage": metrics.coverage,
-    "interval score": metrics.interval_score,
-}
-CLASSES = {
-    "accuracy": metrics.accuracy,
-    "NLL": NUMBERS["NLL"],
-    "Brier": metrics.brier,
-    "ECE": metrics.ece,
-}
-
-
-def _scores(likelihood: Any) -> Mapping[str, Callable[[Any, Any], float]]:
-    """What a predictive of this likelihood is judged by; of several tasks each by its own, and the NLL of all."""
-    if not isinstance(likelihood, MultiTask):
-        return CLASSES if isinstance(likelihood, OfClasses) else NUMBERS
-    found = {"NLL": NUMBERS["NLL"]}
-    for number, (name, task) in enumerate(zip(likelihood.names, likelihood.tasks, strict=True)):
-        for label, score in _scores(task).items():
-            found[f"{label} of {name}"] = _of_task(likelihood, number, name, score)
-    return found
-
-
-def _of_task(likelihood: MultiTask, number: int, name: str, score: Callable) -> Callable:
-    return lambda predictive, y: score(predictive.tasks[name], likelihood.blocks(y)[number])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +80,7 @@ def compare(
     """
     key = jax.random.key(0) if key is None else key
     x, y, weight = as_rows(train)
-    test_x, truth, scores = as_rows(test)[0], as_scored(model, train, test), _scores(model.likelihood)
+    test_x, truth, scores = as_rows(test)[0], as_scored(model, train, test), scores_of(model.likelihood)
     rows, posteriors, predictives = [], {}, {}
     for name, method in _named(methods).items():
         folder = None if checkpoint is None else Path(checkpoint) / name

@@ -5,6 +5,7 @@ import sys
 
 import typer
 
+from tunbridge.cli.bench import bench
 from tunbridge.cli.compare import compare
 from tunbridge.cli.data import data
 from tunbridge.cli.fit import fit
@@ -21,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, methods, priors, info, data):
+for command in (fit, predict, compare, bench, methods, priors, info, data):
     app.command()(command)
 
 

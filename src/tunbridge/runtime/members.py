@@ -45,8 +45,10 @@ def next_length(length: int, asked: int, elapsed: float, least: float) -> int:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use; at most as many as NPROC says, which XLA heeds too."""
+    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    told = os.environ.get("NPROC", "")
+    return min(there, max(1, int(told))) if told.isdecimal() else there
 
 
 def in_context(task: Callable[[], None]) -> Callable[[], None]:

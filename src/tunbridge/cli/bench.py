@@ -1,0 +1,47 @@
+"""`tunbridge bench`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tunbridge.cli import options
+
+
+def bench(
+    suite: Annotated[str, typer.Argument(help="Which; --list names them.")] = "",
+    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else one a family.")] = "",
+    tasks: Annotated[str, typer.Option("--tasks", help="Names with commas; else all of the suite.")] = "",
+    splits: Annotated[str, typer.Option("--splits", help="Numbers and ranges, as 0-4,7; else all.")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the results.")] = Path("bench"),
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes at once.")] = 1,
+    backend: Annotated[
+        Literal["loky", "dask"], typer.Option(help="What spreads them: processes of this machine, or a Dask cluster.")
+    ] = "loky",
+    gradients: Annotated[int | None, typer.Option(help="Of single rows, that a fit may take.")] = None,
+    seconds: options.Seconds = None,
+    no_tune: Annotated[bool, typer.Option("--no-tune", help="Leave all methods at their defaults.")] = False,
+    seed: options.Seed = 0,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the results in the folder.")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Name the suites and their tasks, and end.")] = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Run methods on a suite of tasks, each with the same budget and tuned by the same rule, and print the table."""
+    from tunbridge.bench import runner, suites
+    from tunbridge.bench.store import Store
+    from tunbridge.cli import benching
+
+    if list_:
+        print(benching.listed(suites.SUITES))
+        return
+    options.check_seconds(seconds)
+    chosen = [task.with_budget(gradients, seconds) for task in suites.tasks(suite, benching.names(tasks))]
+    named = runner.named(benching.names(methods) or runner.FAMILIES)
+    plan = runner.plan(suite, chosen, named, splits=benching.numbers(splits), key=seed, tune=not no_tune)
+    path = benching.results(out, resume)
+    rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
+    with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
+        tally = runner.run(plan, store, each=bar.advance)
+        rows = store.rows()
+    print(benching.table([row for row in rows if row["suite"] == suite]).rstrip())
+    print(f"{tally}\nResults: {path}")
