@@ -1,5 +1,6 @@
 """Methods against the truth and against each other."""
 
+from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
 from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.exact import PROBLEMS, Problem
@@ -10,18 +11,24 @@ from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_
 from tunbridge.bench.sbc import sbc
 
 __all__ = [
+    "BASELINES",
     "PROBLEMS",
     "PROMISES",
     "Beliefs",
+    "Boosting",
+    "CalibratedMAP",
     "Comparison",
     "ExactProcess",
+    "Fitted",
     "FittedProcess",
     "ModelRanking",
     "Problem",
+    "Process",
     "Promise",
     "Ranking",
     "Reference",
     "ReferenceError",
+    "Ridge",
     "Sensitivity",
     "SparseProcess",
     "WideKernel",
