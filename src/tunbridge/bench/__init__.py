@@ -3,10 +3,12 @@
 from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
 from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.compare import Comparison, compare
+from tunbridge.bench.cost import cost
 from tunbridge.bench.exact import PROBLEMS, Problem
 from tunbridge.bench.models import ModelRanking, rank_models
 from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.promises import PROMISES, Promise, deviation
+from tunbridge.bench.recommend import Difference, Recommendation
 from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
 from tunbridge.bench.sbc import sbc
 
@@ -18,6 +20,7 @@ __all__ = [
     "Boosting",
     "CalibratedMAP",
     "Comparison",
+    "Difference",
     "ExactProcess",
     "Fitted",
     "FittedProcess",
@@ -26,6 +29,7 @@ __all__ = [
     "Process",
     "Promise",
     "Ranking",
+    "Recommendation",
     "Reference",
     "ReferenceError",
     "Ridge",
@@ -33,6 +37,7 @@ __all__ = [
     "SparseProcess",
     "WideKernel",
     "compare",
+    "cost",
     "deviation",
     "fidelity",
     "load_reference",
