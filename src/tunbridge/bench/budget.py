@@ -61,12 +61,12 @@ def within(method: Any, budget: Budget, rows: int) -> Any:
     """The method with as many steps as its budget allows for this many rows.
 
     A step sees 128 rows, or all where they are fewer or the method asks for all; G gradients are then G / 128 steps.
-    Members of an ensemble and chains share them. Where a method has a point estimate first, or fits one twice, half goes there; of Laplace
-    a quarter, so that the mode can be found again up to six times with half as many steps. Samplers keep the shares of
-    warm-up and of draws that they have by themselves. Trajectories whose gradients are not known beforehand (HMC, NUTS,
-    adjusted MCLMC, elliptical slices) are taken for 32, are never more than by default and never fewer than 200 of
-    warm-up and 200 draws a chain: only the seconds bound them, and what they spent is counted. Anything that is not
-    one of these is left as it is.
+    Members of an ensemble and chains share them. Where a method has a point estimate first, or fits one twice, half
+    goes there; of Laplace a quarter, so that the mode can be found again up to six times with half as many steps.
+    Samplers keep the shares of warm-up and of draws that they have by themselves. Trajectories whose gradients are not
+    known beforehand (HMC, NUTS, adjusted MCLMC, elliptical slices) are taken for 32, are never more than by default and
+    never fewer than 200 of warm-up and 200 draws a chain: only the seconds bound them, and what they spent is counted.
+    Anything that is not one of these is left as it is.
     """
     steps = max(budget.gradients // min(rows, BATCH), 2)
     if isinstance(method, Ensemble):
