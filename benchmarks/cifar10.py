@@ -174,6 +174,10 @@ def by_chains(functions: np.ndarray, data: Problem) -> dict[str, list[float]]:
     return found
 
 
+def entropy(probs: np.ndarray) -> float:
+    return float(-(probs * np.log(np.maximum(probs, LEAST))).sum(-1).mean())
+
+
 def spread(functions: np.ndarray, data: Problem) -> dict[str, float]:
     """What a draw alone is worth, and total variations: of chains from each other, of the halves of each chain."""
     y, means, cut = np.asarray(data.judged.y), functions.mean(1), functions.shape[1] // 2
@@ -182,7 +186,7 @@ def spread(functions: np.ndarray, data: Problem) -> dict[str, float]:
     found = {
         "draw_accuracy": float(np.mean(functions.argmax(-1) == y)),
         "draw_NLL": float(-np.log(np.maximum(alone, LEAST)).mean()),
-        "entropy": float(-(mean * np.log(np.maximum(mean, LEAST))).sum(-1).mean()),
+        "entropy": entropy(mean),
     }
     if len(means) > 1:
         pairs = itertools.combinations(means, 2)
@@ -267,7 +271,11 @@ def one(name: str, data: Problem, options: argparse.Namespace) -> None:
         figures.pop("machine", None)
         if data.probs is not None:
             own = data._replace(judged=tb.Data(data.judged.x[data.index], data.judged.y[data.index]), index=None)
-            figures["reference"] = {"images": len(data.probs), **scores(data.probs, own)}
+            figures["reference"] = {
+                "images": len(data.probs),
+                "entropy": entropy(data.probs),
+                **scores(data.probs, own),
+            }
         figures.setdefault(table, {}).setdefault(name, {})[key] = {**found, **device, "settings": wanted}
         record(str(path.with_suffix("")), figures, command="cifar10.py ROW", show=False)
     shown = ", ".join(f"{what} {value:.4g}" for what, value in found.items() if isinstance(value, float | int))

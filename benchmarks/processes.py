@@ -101,7 +101,15 @@ def continued(key) -> dict:
         "mclmc, tanh": (tanh, chains),
     }
     for name, (model, method) in plan.items():
-        table = tb.compare(model, (x[train], y[train]), (x[~train], y[~train]), {name: method}, key=key, progress=False)
+        table = tb.compare(
+            model,
+            (x[train], y[train]),
+            (x[~train], y[~train]),
+            {name: method},
+            baselines=False,
+            key=key,
+            progress=False,
+        )
         (row,) = table.rows
         if isinstance(table.posteriors[name].posterior, tb.Chains):
             at = table.posteriors[name].scaling.inputs(x[~train][::6])
@@ -150,7 +158,7 @@ def beside(name: str) -> list[dict]:
         "mclmc": tb.MCLMC(run=tb.Run(chains=4, warmup=1500, draws=250, thin=10)),
     }
     for seed in range(3):
-        found = tb.compare(model, train, test, methods, key=jax.random.key(seed), progress=False)
+        found = tb.compare(model, train, test, methods, baselines=False, key=jax.random.key(seed), progress=False)
         for row in found.rows:
             rows.append(
                 {"table": name, **{k: v if isinstance(v, str) else float(v) for k, v in row.items()}, "key": seed}

@@ -5,6 +5,8 @@ import pytest
 
 import tunbridge as tb
 from toys import labelled
+from tunbridge.bench.baselines import process
+from tunbridge.inference.base import Method
 
 QUICK = {"map": tb.MAP(train=tb.Train(200)), "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(200)), 3)}
 UNKNOWN = tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0))
@@ -23,8 +25,8 @@ def _model(likelihood=UNKNOWN):
 
 def test_figures_are_in_the_units_of_the_data(key):
     """A power of two changes no digit of the standardised rows, so the fits are the same."""
-    one = tb.compare(_model(), *_split(), QUICK, key=key).rows
-    big = tb.compare(_model(), *_split(1024.0), QUICK, key=key).rows
+    one = tb.compare(_model(), *_split(), QUICK, baselines=False, key=key).rows
+    big = tb.compare(_model(), *_split(1024.0), QUICK, baselines=False, key=key).rows
     for a, b in zip(one, big, strict=True):
         assert b["RMSE"] == pytest.approx(1024 * a["RMSE"], rel=1e-4)
         assert b["CRPS"] == pytest.approx(1024 * a["CRPS"], rel=1e-4)
@@ -33,7 +35,9 @@ def test_figures_are_in_the_units_of_the_data(key):
 
 
 def test_known_noise_is_in_the_units_of_the_data(key):
-    table = tb.compare(_model(tb.likelihoods.Gaussian(300.0)), *_split(1000.0), {"map": QUICK["map"]}, key=key)
+    table = tb.compare(
+        _model(tb.likelihoods.Gaussian(300.0)), *_split(1000.0), {"map": QUICK["map"]}, baselines=False, key=key
+    )
     np.testing.assert_allclose(table.predictives["map"].aleatoric, 300.0**2, rtol=1e-4)
 
 
@@ -41,14 +45,15 @@ def test_known_noise_is_in_the_units_of_the_data(key):
 def test_classes_get_their_own_columns(key):
     data = labelled(150)
     train, test = tb.datasets.split(data, key)
-    table = tb.compare(_model(tb.likelihoods.Categorical()), train, test, QUICK, key=key)
+    table = tb.compare(_model(tb.likelihoods.Categorical()), train, test, QUICK, baselines=False, key=key)
     assert list(table.rows[0]) == ["method", "accuracy", "NLL", "Brier", "ECE", "seconds"]
     assert table.rows[0]["accuracy"] > 0.8
     assert "ensemble" in str(table)
 
 
 def test_methods_by_name_by_object_and_all(key):
-    assert [row["method"] for row in tb.compare(_model(), *_split(), [tb.MAP(train=tb.Train(5))]).rows] == ["map"]
+    one = tb.compare(_model(), *_split(), [tb.MAP(train=tb.Train(5)), "ridge"], baselines=False)
+    assert [row["method"] for row in one.rows] == ["map", "ridge"]
     with pytest.raises(tb.InputError, match="map twice"):
         tb.compare(_model(), *_split(), [QUICK["map"], QUICK["map"]])
     with pytest.raises(tb.InputError, match="a method of map, ensemble"):
@@ -57,15 +62,54 @@ def test_methods_by_name_by_object_and_all(key):
         tb.compare(_model(), *_split(), [3])
 
 
+class Broken(Method):
+    def posteriors(self, model, data, key, size, options):
+        raise RuntimeError("out of order\nin many ways")
+
+
+def test_a_method_that_fails_is_a_row_that_says_so():
+    methods = {"broken": Broken(), "ridge": tb.bench.Ridge()}
+    table = tb.compare(_model(), *_split(), methods, baselines=False)
+    assert [row["method"] for row in table.rows] == ["broken", "ridge"]
+    assert np.isnan(table.rows[0]["NLL"])
+    assert table.failures == {"broken": "out of order"}
+    assert table.best == "ridge"
+    assert "broken is not compared: out of order" in str(table)
+    with pytest.raises(tb.InputError, match="a method of ridge"):
+        table.predict("broken", _split()[1].x)
+    with pytest.raises(RuntimeError, match="out of order"):
+        tb.compare(_model(), *_split(), methods, baselines=False, strict=True)
+    with pytest.raises(RuntimeError, match="out of order"):
+        tb.compare(_model(), *_split(), {"broken": Broken()})
+
+
+def test_baselines_are_in_every_table_unless_they_do_not_take_its_rows(monkeypatch):
+    monkeypatch.setattr(process, "_MOST", 50)
+    table = tb.compare(_model(), *_split(1000.0, 5e4), {"map": QUICK["map"]})
+    assert [row["method"] for row in table.rows] == ["map", "ridge", "boosting", "map calibrated"]
+    assert "at most 50 rows for a Gaussian process; got 90" in table.failures["gp"]
+    assert table.recommendation.method in ("ridge", "map calibrated")  # the truth is a line
+    assert 250 < table.rows[1]["RMSE"] < 400
+    assert [list(row) for row in table.costs] == [["method", "networks", "ms a row", "MB"]] * 4
+    assert all(row["networks"] == 1 and row["ms a row"] > 0 and row["MB"] > 0 for row in table.costs)
+    assert max(len(line) for line in str(table).splitlines()[:6]) <= 120
+
+
+def test_an_answer_costs_a_network_a_draw(key):
+    train, test = _split()
+    ensemble = tb.compare(_model(), train, test, {"ensemble": QUICK["ensemble"]}, baselines=False, key=key)
+    assert ensemble.costs[0]["networks"] == 3
+
+
 def test_the_same_key_gives_the_same_figures():
-    one, two = (tb.compare(_model(), *_split(), {"map": QUICK["map"]}).rows[0] for _ in range(2))
+    one, two = (tb.compare(_model(), *_split(), {"map": QUICK["map"]}, baselines=False).rows[0] for _ in range(2))
     one.pop("seconds"), two.pop("seconds")
     assert one == two
 
 
 def test_other_inputs_can_be_predicted_in_units():
     train, test = _split(1000.0, 5e4)
-    table = tb.compare(_model(), train, test, {"map": QUICK["map"]})
+    table = tb.compare(_model(), train, test, {"map": QUICK["map"]}, baselines=False)
     np.testing.assert_allclose(table.predict("map", test.x).mean, table.predictives["map"].mean, rtol=1e-6)
 
 

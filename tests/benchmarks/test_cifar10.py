@@ -11,7 +11,7 @@ from tunbridge.runtime.loop import Event
 
 ROOT = Path(__file__).parents[2]
 NAMES = ("map", "ensemble", "dropout", "swag", "meanfield", "lastlayer", "kronecker", "sgld", "sghmc", "clr", "clrprec")
-NAMES += ("best", "best, RMSprop", "best, SVRG", "linear", "mlp", "vgg")
+NAMES += ("best", "gentle cycles", "gentle cycles, SVRG", "linear", "mlp", "vgg")
 
 
 @pytest.fixture

@@ -1,12 +1,18 @@
 """Methods against the truth and against each other."""
 
+from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
 from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
+from tunbridge.bench.board import page
 from tunbridge.bench.budget import Budget
 from tunbridge.bench.compare import Comparison, compare
+from tunbridge.bench.cost import cost
 from tunbridge.bench.exact import PROBLEMS, Problem
+from tunbridge.bench.leaderboard import Leaderboard
 from tunbridge.bench.models import ModelRanking, rank_models
 from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.promises import PROMISES, Promise, deviation
+from tunbridge.bench.published import Published, published
+from tunbridge.bench.recommend import Difference, Recommendation
 from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
 from tunbridge.bench.runner import Job, Tally, plan, run
 from tunbridge.bench.sbc import sbc
@@ -16,23 +22,33 @@ from tunbridge.bench.task import Held, Rows, Task
 from tunbridge.bench.tuning import GRIDS
 
 __all__ = [
+    "BASELINES",
     "GRIDS",
     "PROBLEMS",
     "PROMISES",
     "SUITES",
     "Beliefs",
+    "Boosting",
     "Budget",
+    "CalibratedMAP",
     "Comparison",
+    "Difference",
     "ExactProcess",
+    "Fitted",
     "FittedProcess",
     "Held",
     "Job",
+    "Leaderboard",
     "ModelRanking",
     "Problem",
+    "Process",
     "Promise",
+    "Published",
     "Ranking",
+    "Recommendation",
     "Reference",
     "ReferenceError",
+    "Ridge",
     "Rows",
     "Sensitivity",
     "SparseProcess",
@@ -41,12 +57,15 @@ __all__ = [
     "Task",
     "WideKernel",
     "compare",
+    "cost",
     "deviation",
     "fidelity",
     "load_reference",
     "make_reference",
+    "page",
     "plan",
     "prior_predictive",
+    "published",
     "rank_models",
     "rank_priors",
     "run",

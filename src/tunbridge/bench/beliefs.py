@@ -138,7 +138,7 @@ def sensitivity(
     rows = []
     for scale in scales:
         under = dataclasses.replace(model, prior=make(float(scale)))
-        found = compare(under, train, test, {_ONE: method or Ensemble()}, key=key, progress=False)
+        found = compare(under, train, test, {_ONE: method or Ensemble()}, baselines=False, key=key, progress=False)
         predictive = found.predictives[_ONE]
         spread = {
             "total": float(np.mean(np.asarray(predictive.total))),

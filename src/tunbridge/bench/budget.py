@@ -4,6 +4,7 @@ import dataclasses
 
 import numpy as np
 
+from tunbridge.bench.baselines import CalibratedMAP
 from tunbridge.core.errors import InputError
 from tunbridge.inference.base import Method
 from tunbridge.inference.chains import Chains
@@ -60,12 +61,12 @@ def within(method: Method, budget: Budget, rows: int) -> Method:
     """The method with as many steps as its budget allows for this many rows.
 
     A step sees 128 rows, or all where they are fewer or the method asks for all; G gradients are then G / 128 steps.
-    Members of an ensemble and chains share them. Where a method has a point estimate first, half goes there; of Laplace
-    a quarter, so that the mode can be found again up to six times with half as many steps. Samplers keep the shares of
-    warm-up and of draws that they have by themselves. Trajectories whose gradients are not known beforehand (HMC, NUTS,
-    adjusted MCLMC, elliptical slices) are taken for 32, are never more than by default and never fewer than 200 of
-    warm-up and 200 draws a chain: only the seconds bound them, and what they spent is counted. Methods of other
-    kinds are left as they are.
+    Members of an ensemble and chains share them. Where a method has a point estimate first, or fits one twice, half
+    goes there; of Laplace a quarter, so that the mode can be found again up to six times with half as many steps.
+    Samplers keep the shares of warm-up and of draws that they have by themselves. Trajectories whose gradients are not
+    known beforehand (HMC, NUTS, adjusted MCLMC, elliptical slices) are taken for 32, are never more than by default and
+    never fewer than 200 of warm-up and 200 draws a chain: only the seconds bound them, and what they spent is counted.
+    Methods of other kinds are left as they are.
     """
     steps = max(budget.gradients // min(rows, BATCH), 2)
     if isinstance(method, Ensemble):
@@ -80,6 +81,8 @@ def within(method: Method, budget: Budget, rows: int) -> Method:
         share = 1 + 3 * _ROUNDS // 2 if isinstance(method.tune, Evidence) else 1
         tune = dataclasses.replace(method.tune, rounds=_ROUNDS) if isinstance(method.tune, Evidence) else method.tune
         return dataclasses.replace(method, point=within_steps(method.point, steps // share, rows), tune=tune)
+    if isinstance(method, CalibratedMAP):
+        return dataclasses.replace(method, point=within_steps(method.point, steps // 2, rows))
     if isinstance(method, NeuralLinear) and method.point is not None:
         return dataclasses.replace(method, point=within_steps(method.point, steps, rows))
     if isinstance(method, AroundPoint):

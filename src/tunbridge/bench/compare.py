@@ -1,6 +1,7 @@
 """One table: several methods on one model and one split, in the units of the data."""
 
 import dataclasses
+import functools
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,9 @@ from typing import Any
 import jax
 import numpy as np
 
+from tunbridge.bench.baselines import BASELINES
+from tunbridge.bench.cost import NOTHING, cost
+from tunbridge.bench.recommend import Recommendation, recommend
 from tunbridge.bench.scores import scores as scores_of
 from tunbridge.core import tables
 from tunbridge.core.data import Data
@@ -24,25 +28,60 @@ from tunbridge.model.model import Model
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(tables.Table):
-    """What `compare` found: rows of figures, and each method's posterior and predictive at the test inputs."""
+    """What `compare` found: rows of figures, and each method's posterior and predictive at the test inputs.
+
+    A method that failed has a row of figures that are not numbers, and neither posterior nor predictive.
+    """
 
     caption = "comparison"
-    sentences = ()
 
     rows: list[dict[str, Any]]
+    costs: list[dict[str, Any]]
+    """What answers cost: networks that one averages, milliseconds a row, megabytes of the saved posterior."""
     posteriors: dict[str, Standardised]
     predictives: dict[str, Predictive]
     truth: np.ndarray
     """The test targets, as the likelihood scores them."""
+    failures: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Why, for each method that failed and each baseline that does not take such data."""
+
+    @functools.cached_property
+    def recommendation(self) -> Recommendation:
+        """Which method to use, and why."""
+        return recommend(self.rows, self.predictives, self.truth, BASELINES)
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The recommendation, and what failed."""
+        failed = (f"{name} is not compared: {sentence}" for name, sentence in self.failures.items())
+        return (*self.recommendation.sentences, *failed)
+
+    def add(
+        self,
+        name: str,
+        figures: Mapping[str, float],
+        seconds: float,
+        costs: Mapping[str, float] = NOTHING,
+        posterior: Standardised | None = None,
+        predictive: Predictive | None = None,
+    ) -> None:
+        """A row more; without a posterior where the method failed."""
+        self.rows.append({"method": name, **figures, "seconds": seconds})
+        self.costs.append({"method": name, **costs})
+        if posterior is not None and predictive is not None:
+            self.posteriors[name], self.predictives[name] = posterior, predictive
 
     @property
     def best(self) -> str:
         """The method of the lowest NLL on the test rows."""
-        scores = [row["NLL"] if np.isfinite(row["NLL"]) else np.inf for row in self.rows]
-        return self.rows[int(np.argmin(scores))]["method"]
+        rows = [row for row in self.rows if row["method"] in self.predictives]
+        scores = [row["NLL"] if np.isfinite(row["NLL"]) else np.inf for row in rows]
+        return rows[int(np.argmin(scores))]["method"]
 
     def predict(self, name: str, x: Any) -> Predictive:
         """The predictive of one method at other inputs, in the units of the data."""
+        if name not in self.posteriors:
+            raise InputError(f"a method of {', '.join(self.posteriors)}", repr(name), "Choose one of these names.")
         return self.posteriors[name].predict(x)
 
 
@@ -52,6 +91,8 @@ def compare(
     test: Data | tuple[Any, Any],
     methods: Sequence[str | Method] | Mapping[str, Method] | None = None,
     *,
+    baselines: bool = True,
+    strict: bool = False,
     key: Key | None = None,
     max_seconds: float | None = None,
     checkpoint: str | os.PathLike | None = None,
@@ -68,7 +109,13 @@ def compare(
         The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays, whose digits are
         kept until they are standardised.
     methods
-        Names of `METHODS`, methods, or a mapping of names to methods; None takes those that are not samplers.
+        Names of `METHODS` or of `bench.BASELINES`, methods, or a mapping of names to methods; None takes those that are
+        not samplers.
+    baselines
+        Add all of `bench.BASELINES` that take such data.
+    strict
+        Raise what a method raises. Otherwise it becomes a row without figures, unless no method that was asked for is
+        left.
     key
         None is ``jax.random.key(0)``: the same table each time.
     max_seconds
@@ -81,17 +128,36 @@ def compare(
     key = jax.random.key(0) if key is None else key
     x, y, weight = as_rows(train)
     test_x, truth, scores = as_rows(test)[0], as_scored(model, train, test), scores_of(model.likelihood)
-    rows, posteriors, predictives = [], {}, {}
-    for name, method in _named(methods).items():
+    asked = named(methods)
+    found = Comparison([], [], {}, {}, truth)
+
+    def judge(name: str, method: Method, refusable: bool) -> Exception | None:
         folder = None if checkpoint is None else Path(checkpoint) / name
         options = {"max_seconds": max_seconds, "checkpoint": folder, "progress": progress}
         began = time.perf_counter()
-        posteriors[name] = fit_standardised(method, model, x, y, weight, key=key, **options)
-        seconds = time.perf_counter() - began
-        predictives[name] = predictive = posteriors[name].predict(test_x)
-        figures = {label: score(predictive, truth) for label, score in scores.items()}
-        rows.append({"method": name, **figures, "seconds": seconds})
-    return Comparison(rows, posteriors, predictives, truth)
+        try:
+            posterior = fit_standardised(method, model, x, y, weight, key=key, **options)
+            seconds = time.perf_counter() - began
+            predictive = posterior.predict(test_x)
+            figures = {label: score(predictive, truth) for label, score in scores.items()}
+            found.add(name, figures, seconds, cost(posterior, test_x, truth), posterior, predictive)
+        except Exception as error:
+            refused = refusable and isinstance(error, InputError)
+            if strict and not refused:
+                raise
+            found.failures[name] = (str(error).splitlines() or [type(error).__name__])[0]
+            if not refused:
+                found.add(name, dict.fromkeys(scores, np.nan), time.perf_counter() - began)
+            return error
+        return None
+
+    errors = [judge(name, method, refusable=False) for name, method in asked.items()]
+    if errors and errors[0] is not None and not found.posteriors:
+        raise errors[0]
+    for name in BASELINES if baselines else ():
+        if name not in asked:
+            judge(name, BASELINES[name](), refusable=True)
+    return found
 
 
 def as_rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:
@@ -106,15 +172,20 @@ def as_scored(model: Model, train: Data | tuple[Any, Any], test: Data | tuple[An
     return truth if isinstance(model.likelihood, OfClasses) else np.asarray(y, np.float64).reshape(truth.shape)
 
 
-def _named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dict[str, Method]:
+def named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dict[str, Method]:
+    """Methods by name; None is those that are not samplers."""
     if isinstance(methods, Mapping):
         return dict(methods)
-    named: dict[str, Method] = {}
+    found: dict[str, Method] = {}
     for method in COMPARED if methods is None else methods:
         if not isinstance(method, str | Method):
             raise InputError("names or methods", repr(method)[:60], 'Write methods=["map", tb.Ensemble()].')
         name = method if isinstance(method, str) else type(method).__name__.lower()
-        if name in named:
+        if name in found:
             raise InputError("methods of different names", f"{name} twice", "Pass a mapping of names to methods.")
-        named[name] = METHODS[name]() if isinstance(method, str) else method
-    return named
+        found[name] = method if isinstance(method, Method) else _made(name)
+    return found
+
+
+def _made(name: str) -> Method:
+    return BASELINES[name]() if name in BASELINES else METHODS[name]()

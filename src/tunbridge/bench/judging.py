@@ -1,12 +1,7 @@
-"""What a posterior is asked once it has learnt: scores, probes, curves, and what its answers cost."""
+"""What a posterior is asked once it has learnt: scores, probes and curves."""
 
-import tempfile
-import time
-from pathlib import Path
 from typing import Any
 
-import cloudpickle
-import jax
 import numpy as np
 
 from tunbridge import metrics
@@ -15,12 +10,9 @@ from tunbridge.bench.compare import as_scored
 from tunbridge.bench.reference import fidelity, load_reference
 from tunbridge.bench.scores import Curve
 from tunbridge.bench.task import Held, Rows, Task
-from tunbridge.inference.posteriors import Posterior
 
 _NAMES = {"agreement": "agreement", "total_variation": "total variation", "sliced_wasserstein": "sliced Wasserstein"}
 _NAMES |= {"sd_ratio": "sd ratio", "mean_error": "mean error"}
-_TIMED = 500
-"""Rows of the answer whose time is taken."""
 
 
 def judge(task: Task, train: Rows, held: Held, posterior: Any) -> tuple[dict[str, float], dict[str, Curve]]:
@@ -80,32 +72,3 @@ def _shifts(task: Task, train: Rows, posterior: Any, held: Held, found: dict, cu
             curves[f"{name} by {change}"] = scores.curve(list(levels), numbers)
             kept.setdefault(f"shifted {name}", []).extend(numbers)
     found |= {name: float(np.mean(numbers)) for name, numbers in kept.items()}
-
-
-def answers(posterior: Any, x: np.ndarray) -> dict[str, float]:
-    """What answers cost: forward passes of the network, milliseconds a row once compiled, megabytes of the posterior.
-
-    A network that is taken for linear is passed once; what is no posterior of a network too.
-    """
-    rows = x[:_TIMED]
-    mode = posterior.predict(rows).mode
-    jax.block_until_ready(posterior.predict(rows).log_prob(mode))
-    began = time.perf_counter()
-    jax.block_until_ready(posterior.predict(rows).log_prob(mode))
-    seconds = time.perf_counter() - began
-    return {"networks": _networks(posterior), "ms a row": 1e3 * seconds / len(rows), "MB": _megabytes(posterior)}
-
-
-def _networks(posterior: Any) -> float:
-    if not isinstance(posterior, Posterior) or posterior.linear:
-        return 1.0
-    components = jax.eval_shape(lambda: posterior.components(posterior.key, None))
-    return float(jax.tree.leaves(components)[0].shape[0])
-
-
-def _megabytes(posterior: Any) -> float:
-    if not isinstance(posterior, Posterior):
-        return len(cloudpickle.dumps(posterior)) / 1e6
-    with tempfile.TemporaryDirectory() as folder:
-        posterior.save(folder)
-        return sum(file.stat().st_size for file in Path(folder).rglob("*")) / 1e6

@@ -14,8 +14,11 @@ from typing import Any
 import jax
 import joblib
 
+from tunbridge.bench.baselines import BASELINES
 from tunbridge.bench.budget import Meter, spent, within
-from tunbridge.bench.judging import answers, judge
+from tunbridge.bench.compare import as_scored
+from tunbridge.bench.cost import cost
+from tunbridge.bench.judging import judge
 from tunbridge.bench.store import Store
 from tunbridge.bench.task import Rows, Task
 from tunbridge.bench.tuning import Choice, applied, choose
@@ -128,8 +131,8 @@ def plan(
 
 
 def named(names: Sequence[str], more: Mapping[str, Callable[[], Any]] | None = None) -> dict[str, Any]:
-    """Methods with their defaults by name: of `METHODS`, or of `more`."""
-    more = {} if more is None else more
+    """Methods with their defaults by name: of `METHODS`, of `BASELINES`, or of `more`."""
+    more = BASELINES | ({} if more is None else dict(more))
     return {name: more[name]() if name in more else METHODS[name]() for name in names}
 
 
@@ -216,7 +219,7 @@ def _fill(job: Job, row: dict[str, Any], clock: dict[str, float]) -> None:
     row["test_rows"] = len(held.test.x)
     began = time.perf_counter()
     row["figures"], row["curves"] = judge(task, train, held, posterior)
-    row["cost"] |= answers(posterior, held.test.x)
+    row["cost"] |= cost(posterior, held.test.x, as_scored(task.model, train, held.test))
     clock["judge"] = time.perf_counter() - began
 
 

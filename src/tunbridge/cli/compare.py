@@ -1,5 +1,6 @@
 """`tunbridge compare`."""
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -11,7 +12,7 @@ from tunbridge.cli import options
 def compare(
     data: options.DataFile,
     target: options.Target,
-    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else all but the samplers.")] = "",
+    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else some quick ones.")] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,
@@ -23,17 +24,18 @@ def compare(
     hidden: options.Hidden = None,
     seed: options.Seed = 0,
     seconds: options.Seconds = None,
+    baselines: Annotated[bool, typer.Option(help="Hold methods against simple ones, too.")] = True,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Fit several methods to the same rows of a table, judge them on the same others, and write a report."""
+    from tunbridge.bench.compare import named
     from tunbridge.cli.rundir import RunDir
     from tunbridge.cli.study import Rows
     from tunbridge.core.tables import to_text
-    from tunbridge.inference.registry import COMPARED, METHODS
 
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    chosen, folder = {name: METHODS[name]() for name in names or COMPARED}, RunDir(out)
+    chosen = named([name.strip() for name in methods.split(",") if name.strip()] or None)
+    folder = RunDir(out)
     rows = Rows.read(
         data,
         target,
@@ -51,8 +53,17 @@ def compare(
     if not quiet:
         print("\n".join(rows.said()))
     with folder.writing(overwrite):
-        found = rows.judge(chosen, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet)
+        found = rows.judge(
+            chosen,
+            baselines=baselines,
+            seed=seed,
+            seconds=seconds,
+            checkpoint=folder.checkpoint,
+            progress=not quiet,
+        )
         folder.drop_fit()
-        folder.write_report(rows.report(f"{', '.join(target)} by {len(chosen)} methods", found, seed))
+        folder.write_report(rows.report(f"{', '.join(target)} by {len(found.rows)} methods", found, seed))
     print(to_text(found.rows).rstrip())
+    print(to_text(found.costs).rstrip())
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in found.sentences))
     print(f"Report: {folder.report}")

@@ -51,7 +51,12 @@ def fit(
         print("\n".join(rows.said()))
     with folder.writing(overwrite):
         found = rows.judge(
-            {method: chosen}, seed=seed, seconds=seconds, checkpoint=folder.checkpoint, progress=not quiet
+            {method: chosen},
+            baselines=False,
+            seed=seed,
+            seconds=seconds,
+            checkpoint=folder.checkpoint,
+            progress=not quiet,
         )
         facts = {"encoding": rows.encoding.to_json(), "scores": plain(found.rows), "read": rows.said(), "seed": seed}
         folder.save(found.posteriors[method], facts)

@@ -93,6 +93,7 @@ class Rows:
         self,
         methods: dict[str, Method],
         *,
+        baselines: bool,
         seed: int,
         seconds: float | None,
         checkpoint: Path,
@@ -101,7 +102,15 @@ class Rows:
         """The methods on the default model, fitted to the training rows and judged on the others."""
         train, test, key = self.part(self.train), self.part(self.test), jax.random.key(seed)
         return compare(
-            self.model, train, test, methods, key=key, max_seconds=seconds, checkpoint=checkpoint, progress=progress
+            self.model,
+            train,
+            test,
+            methods,
+            baselines=baselines,
+            key=key,
+            max_seconds=seconds,
+            checkpoint=checkpoint,
+            progress=progress,
         )
 
     def report(self, title: str, comparison: Comparison, seed: int) -> str:

@@ -1,9 +1,11 @@
-"""Rows of figures as tables, with sentences below: for a terminal, and as HTML for a notebook."""
+"""Rows of figures as tables, with sentences below: for a terminal, a notebook (HTML), a document (Markdown), CSV."""
 
+import csv
+import dataclasses
 import html
 import io
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 Row = Mapping[str, Any]
 
@@ -11,7 +13,7 @@ Row = Mapping[str, Any]
 class Table:
     """What has `rows` of figures and `sentences` about them, and shows as a table wherever it is printed."""
 
-    caption: ClassVar[str]
+    caption: Any
     """What a notebook writes above it."""
     rows: Any
     sentences: Any
@@ -26,6 +28,46 @@ class Table:
     def _repr_html_(self) -> str:
         return to_html(self.rows, self.caption, self.sentences)
 
+    def to_markdown(self) -> str:
+        """A table of Markdown, with the sentences below."""
+        return to_markdown(self.rows, self.sentences)
+
+    def to_csv(self) -> str:
+        """Names, then a line a row, numbers with all their digits; without the sentences."""
+        return to_csv(self.rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Listing(Table):
+    """A table with a caption of its own."""
+
+    caption: str
+    rows: Sequence[Row]
+    sentences: Sequence[str] = ()
+
+
+class Tables:
+    """What is several tables, one below another, each under its caption."""
+
+    tables: Any
+
+    def __rich__(self):
+        """The tables for rich."""
+        from rich.console import Group
+        from rich.text import Text
+
+        return Group(*(part for each in self.tables for part in (Text(each.caption), each.__rich__())))
+
+    def __str__(self) -> str:
+        return "\n".join(f"{each.caption}\n{each}" for each in self.tables)
+
+    def _repr_html_(self) -> str:
+        return "".join(each._repr_html_() for each in self.tables)
+
+    def to_markdown(self) -> str:
+        """The tables in Markdown, each under its caption."""
+        return "\n".join(f"**{_markdown(each.caption)}**\n\n{each.to_markdown()}" for each in self.tables)
+
 
 def to_rich(rows: Sequence[Row], sentences: Sequence[str] = ()) -> Any:
     """What `rich` prints: words to the left, numbers to the right."""
@@ -35,7 +77,8 @@ def to_rich(rows: Sequence[Row], sentences: Sequence[str] = ()) -> Any:
 
     table = Table()
     for place, (name, value) in enumerate(rows[0].items()):
-        table.add_column(name, justify="left" if isinstance(value, str) else "right", no_wrap=place == 0)
+        justify: Any = "left" if isinstance(value, str) else "right"
+        table.add_column(name, justify=justify, no_wrap=place == 0, overflow="fold")
     for row in rows:
         table.add_row(*(Text(written(value)) for value in row.values()))
     return Group(table, *map(Text, sentences))
@@ -61,6 +104,44 @@ def to_html(rows: Sequence[Row], caption: str, sentences: Sequence[str] = ()) ->
     body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
     below = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
     return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>{below}"
+
+
+def to_markdown(rows: Sequence[Row], sentences: Sequence[str] = ()) -> str:
+    r"""A table of Markdown and paragraphs; what comes from data makes no cells or tags of its own.
+
+    Examples
+    --------
+    >>> print(to_markdown([{"a": "x|y", "c": 0.25}]))
+    | a | c |
+    | --- | ---: |
+    | x\|y | 0.25 |
+    <BLANKLINE>
+    """
+    kinds = ["---" if isinstance(value, str) else "---:" for value in rows[0].values()]
+    lines = [[_markdown(name) for name in rows[0]], kinds]
+    lines += [[_markdown(written(value)) for value in row.values()] for row in rows]
+    table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return table + "".join(f"\n{_markdown(sentence)}\n" for sentence in sentences)
+
+
+def _markdown(text: str) -> str:
+    return " ".join(text.split()).replace("|", r"\|").replace("*", r"\*").replace("<", "&lt;")
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """Names, then a line a row.
+
+    Examples
+    --------
+    >>> print(to_csv([{"a": "x, y", "c": 0.25}]), end="")
+    a,c
+    "x, y",0.25
+    """
+    page = io.StringIO()
+    table = csv.DictWriter(page, list(rows[0]), lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return page.getvalue()
 
 
 def _cells(row: Row) -> str:

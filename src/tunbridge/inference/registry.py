@@ -36,7 +36,10 @@ _TABLE = {
 
 
 COMPARED = ("map", "ensemble", "mcdropout", "swag", "laplace")
-"""What a comparison runs unless it is told: methods that answer whenever they are stopped; samplers are named."""
+"""What a comparison runs unless it is told: methods that answer whenever they are stopped.
+
+Samplers are named. So are variational methods: stopped early, they have hardly moved from a wide start.
+"""
 
 
 class UnknownMethodError(InputError, KeyError):

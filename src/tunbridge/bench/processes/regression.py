@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -67,7 +68,15 @@ class FittedProcess:
                 for start in range(0, len(rows), _ROWS)
             ]
         mean, variance = (np.concatenate([np.asarray(part[i]) for part in parts]) for i in range(2))
-        return ProcessPredictive(mean, variance, self.noise**2, lambda: self.covariance(rows), self.key)
+        draw = partial(self.draw, rows)
+        return ProcessPredictive(mean[:, None], variance[:, None], np.array([self.noise**2]), draw, self.key)
+
+    def draw(self, x: Any, key: Key, num: int) -> np.ndarray:
+        """Functions at x, jointly over the points, (num, points, 1)."""
+        values, vectors = np.linalg.eigh(self.covariance(x))  # of almost no rank where much is known
+        spread = vectors * np.sqrt(np.maximum(values, 0.0))[None]
+        standard = np.asarray(jax.random.normal(key, (num, len(values))), np.float64)
+        return self.predict(x).mean[None] + (standard @ spread.T)[..., None]
 
     def covariance(self, x: Any) -> np.ndarray:
         """Of the function at x, (points, points)."""

@@ -58,12 +58,17 @@ def report(study: Study) -> str:
     """The page, as HTML."""
     page = Page(study.title, study.lead)
     rows = study.comparison.rows
-    name = study.comparison.best
+    name = study.comparison.recommendation.method or study.comparison.best
     best = next(i for i, row in enumerate(rows) if row["method"] == name)
+    if study.comparison.recommendation.sentences:
+        page.heading("What to use")
+        page.paragraph(str(study.comparison.recommendation))
     page.heading("In words")
     page.sentences(sentences.about(study.comparison))
     page.heading("Scores on the test rows")
     page.table(rows, best=best if len(rows) > 1 else None)
+    page.heading("What answers cost")
+    page.table(study.comparison.costs)
     page.heading("Calibration")
     _calibration(page, study)
     page.heading(f"Predictions: {name}")

@@ -1,0 +1,80 @@
+"""A network without Bayes: the mode, with noise or a temperature fitted to rows held out."""
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from scipy.special import log_softmax
+
+from tunbridge.bench.baselines.base import Fitted, around, best_temperature, check_kind, of_classes
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.types import Key, Predictive
+from tunbridge.datasets.scaling import split
+from tunbridge.inference.base import Method
+from tunbridge.inference.point.map import MAP
+from tunbridge.inference.point.noise import SHARE
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.model.likelihoods.base import OfClasses
+from tunbridge.model.model import Model
+from tunbridge.runtime.loop import Options
+
+
+class CalibratedMAP(Method):
+    """One network: numbers with noise, or classes with a temperature, fitted to rows held out.
+
+    A network learns from four fifths of the rows. Of numbers, the noise of each output is the root mean square of its
+    residuals on the others; of classes, the temperature makes their labels most probable
+    :cite:p:`guo2017calibration`. Then a network learns from all rows, and keeps that noise or temperature.
+
+    Parameters
+    ----------
+    point
+        How networks learn; half of `max_seconds` is for each.
+    """
+
+    point: MAP = eqx.field(default_factory=MAP)
+
+    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        """The baseline `size` times, each with a key of its own."""
+        bound, rows = check_kind(model, data, key)
+        if options.max_seconds is not None:
+            options = options._replace(max_seconds=options.max_seconds / 2)
+        keys = jax.random.split(key, size)
+        return [self._one(bound, rows, each, options.within(f"{number}")) for number, each in enumerate(keys)]
+
+    def _one(self, model: Model, data: Data, key: Key, options: Options) -> Fitted:
+        key_split, key_part, key_whole = jax.random.split(key, 3)
+        part, held = split(data, key_split, SHARE)
+        (trial,) = self.point.posteriors(model, part, key_part, 1, options.within("part"))
+        y, weight = np.asarray(held.y), np.asarray(held.weights, np.float64)
+        found: Any
+        if isinstance(model.likelihood, OfClasses):
+            found = best_temperature(_log_probs(trial, held.x), y, weight)
+            note = f"its temperature of {found:.2f} was measured on {held.num} rows held out."
+        else:
+            squares = (np.asarray(trial.predict(held.x).mean, np.float64) - y) ** 2
+            found = np.maximum(np.average(squares, axis=0, weights=weight), 1e-12)
+            note = f"its noise was measured on {held.num} rows held out."
+        (whole,) = self.point.posteriors(model, data, key_whole, 1, options.within("whole"))
+        return Fitted(whole.model, key, Calibrated(whole, found), notes=(note, *whole.notes))
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibrated:
+    """A network, and the variance of the noise around it, (outputs,), or a temperature."""
+
+    point: Posterior
+    found: Any
+
+    def predict(self, x: np.ndarray, key: Key) -> Predictive:
+        """What the network expects, as uncertain as it was on rows held out."""
+        if isinstance(self.found, float):
+            return of_classes(log_softmax(_log_probs(self.point, x) / self.found, axis=1), x)
+        return around(np.asarray(self.point.predict(x).mean, np.float64), self.found, key)
+
+
+def _log_probs(point: Posterior, x: Any) -> np.ndarray:
+    probs = np.asarray(point.predict(x).probs, np.float64)
+    return np.log(np.maximum(probs, np.finfo(np.float32).tiny))

@@ -1,0 +1,76 @@
+"""What an answer costs: passes of the network, time, and room on a disk."""
+
+import pickle
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from tunbridge.bench.baselines.base import Fitted
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Predictive
+from tunbridge.inference.linear.posterior import LinearLayer
+from tunbridge.inference.linear.variational import VariationalLayer
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.recorded import Recorded
+from tunbridge.inference.standardised import Standardised
+
+NOTHING = {"networks": float("nan"), "ms a row": float("nan"), "MB": float("nan")}
+"""Where there is no answer."""
+_ROWS = 1000
+"""How many rows are timed."""
+
+
+def cost(posterior: Posterior, x: Any, y: Any) -> dict[str, float]:
+    """How many networks an answer averages, milliseconds a row once compiled, and megabytes of the posterior.
+
+    One where the answer is a closed form around one network, or where there is none. Megabytes are those of the saved
+    posterior, of a baseline those of its pickle, and not a number where a posterior cannot be saved.
+
+    Parameters
+    ----------
+    posterior
+        What answers.
+    x, y
+        Rows whose density it is asked for, of which the first 1,000 are timed.
+    """
+    rows, truth = np.asarray(x)[:_ROWS], np.asarray(y)[:_ROWS]
+    seconds = []
+    for _ in range(2):
+        began = time.perf_counter()
+        _answer(posterior.predict(rows), truth)
+        seconds.append(time.perf_counter() - began)
+    return {
+        "networks": float(_networks(posterior)),
+        "ms a row": 1e3 * min(seconds) / len(rows),
+        "MB": _megabytes(posterior),
+    }
+
+
+def _answer(predictive: Predictive, truth: np.ndarray) -> None:
+    jax.block_until_ready(predictive.log_prob(truth))
+
+
+def _networks(posterior: Posterior) -> int:
+    inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
+    if isinstance(inner, Recorded):
+        return inner.shape[0] * inner.shape[1]
+    if inner.linear or isinstance(inner, Fitted | LinearLayer | VariationalLayer):
+        return 1
+    components = jax.eval_shape(lambda: inner.components(inner.key, None))
+    return jax.tree.leaves(components)[0].shape[0]
+
+
+def _megabytes(posterior: Posterior) -> float:
+    inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
+    if isinstance(inner, Fitted):
+        return len(pickle.dumps(inner.learnt)) / 1e6
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            posterior.save(folder)
+        except InputError:
+            return float("nan")
+        return sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
