@@ -45,6 +45,7 @@ def test_a_killed_run_goes_on_to_the_same_table(tmp_path):
     code, said, _ = call(*TOY, "--out", killed, "--resume")
     assert code == 0
     assert f"{4 - len(before)} rows, 0 failed" in said
+    assert {file.name for file in killed.iterdir()} >= {"report.html", "table.md", "table.csv", "results.sqlite"}
     assert call(*TOY, "--out", whole)[0] == 0
     assert _figures(killed) == _figures(whole)
     assert [row for row in _figures(killed) if row in before] == before

@@ -26,7 +26,7 @@ def bench(
     list_: Annotated[bool, typer.Option("--list", help="Name the suites and their tasks, and end.")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run methods on a suite of tasks, each with the same budget and tuned by the same rule, and print the table."""
+    """Run methods on a suite of tasks, with one budget and one rule of tuning for all, and write a report."""
     from tunbridge.bench import runner, suites
     from tunbridge.bench.store import Store
     from tunbridge.cli import benching
@@ -43,6 +43,6 @@ def bench(
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
     with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
         tally = runner.run(plan, store, each=bar.advance)
-        rows = store.rows()
-    print(benching.table([row for row in rows if row["suite"] == suite]).rstrip())
-    print(f"{tally}\nResults: {path}")
+        rows = [row for row in store.rows() if row["suite"] == suite]
+    print(benching.write(rows, suite, out))
+    print(f"{tally}\nResults: {path}  Report: {out / 'report.html'}")

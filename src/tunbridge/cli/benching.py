@@ -1,8 +1,9 @@
-"""What `tunbridge bench` says and asks: lists of names and numbers, the bar, the table."""
+"""What `tunbridge bench` says and asks: lists of names and numbers, the bar, the tables."""
 
 import contextlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,8 +11,10 @@ from types import TracebackType
 from typing import Any
 
 import joblib
-import numpy as np
 
+from tunbridge.bench.board import page
+from tunbridge.bench.leaderboard import Leaderboard
+from tunbridge.bench.published import published
 from tunbridge.bench.runner import Done, Job
 from tunbridge.bench.store import Store
 from tunbridge.bench.task import Task
@@ -130,24 +133,21 @@ class Bar:
         self._bar.update(self._task, advance=1, last=f"{row['task']} {row['split']} {row['method']} {row['status']}")
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Means over splits of each task and method; how many failed, and why."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault((row["task"], row["method"]), []).append(row)
-    said: list[dict[str, Any]] = []
-    for (task, method), group in groups.items():
-        done = [row for row in group if row["status"] == "done"]
-        line: dict[str, Any] = {"task": task, "method": method, "rows": len(done), "failed": len(group) - len(done)}
-        for name in ("NLL", "RMSE", "90 % coverage", "accuracy", "ECE"):
-            line[name] = _mean([row["figures"].get(name) for row in done])
-        for name in ("seconds", "gradients"):
-            line[name] = _mean([row["cost"].get(name) for row in done])
-        said.append(line)
-    failed = [f"{row['task']} {row['split']} {row['method']}: {row['error']}" for row in rows if row["error"]]
-    return to_text(said, failed)
+def write(rows: list[dict[str, Any]], suite: str, out: Path) -> str:
+    """What a terminal shows of the rows of a suite; the same as a page, in Markdown and as CSV in the folder."""
+    board = Leaderboard.of(rows)
+    said = [str(board)]
+    if suite == "uci":
+        said.append(str(board.beside(published(suite))))
+    command = shlex.join(["tunbridge", *sys.argv[1:]])
+    _replace(out / "report.html", page(rows, f"Benchmark: {suite}", command))
+    _replace(out / "table.md", board.to_markdown())
+    _replace(out / "table.csv", board.to_csv())
+    return "\n".join(said).rstrip()
 
 
-def _mean(values: list[float | None]) -> float | str:
-    there = [value for value in values if value is not None]
-    return float(np.mean(there)) if there else ""
+def _replace(path: Path, text: str) -> None:
+    """Write a file, whole or not at all."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, encoding="utf-8")
+    os.replace(new, path)
