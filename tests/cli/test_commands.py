@@ -94,7 +94,12 @@ def test_compare_writes_one_report_about_all(tmp_path):
     assert code == 0, error
     assert "Target 'species': one of 2 classes ('Adélie', 'Gentoo & co')." in said
     page = (tmp_path / "out" / "report.html").read_text()
-    assert "species by 2 methods" in page
+    assert "species by 6 methods" in page
+    for words in ("What to use", "What answers cost", "map calibrated", "nats a row"):
+        assert words in page
+    for words in ("ms a row", "log score on 12 test rows", "use "):
+        assert words in said.lower()
+    assert max(map(len, said.splitlines())) <= 120
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 

@@ -17,7 +17,7 @@ from tunbridge.bench.recommend import Recommendation, recommend
 from tunbridge.bench.scores import scores as scores_of
 from tunbridge.core import tables
 from tunbridge.core.data import Data
-from tunbridge.core.errors import InputError
+from tunbridge.core.errors import CheckpointError, InputError
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
 from tunbridge.inference.registry import COMPARED, METHODS
@@ -115,7 +115,7 @@ def compare(
         Add all of `bench.BASELINES` that take such data.
     strict
         Raise what a method raises. Otherwise it becomes a row without figures, unless no method that was asked for is
-        left.
+        left, or a checkpoint belongs to another run.
     key
         None is ``jax.random.key(0)``: the same table each time.
     max_seconds
@@ -143,7 +143,7 @@ def compare(
             found.add(name, figures, seconds, cost(posterior, test_x, truth), posterior, predictive)
         except Exception as error:
             refused = refusable and isinstance(error, InputError)
-            if strict and not refused:
+            if isinstance(error, CheckpointError) or (strict and not refused):
                 raise
             found.failures[name] = (str(error).splitlines() or [type(error).__name__])[0]
             if not refused:

@@ -24,7 +24,7 @@ def compare(
     hidden: options.Hidden = None,
     seed: options.Seed = 0,
     seconds: options.Seconds = None,
-    baselines: Annotated[bool, typer.Option(help="Hold methods against simple ones, too.")] = True,
+    no_baselines: Annotated[bool, typer.Option("--no-baselines", help="Judge the methods alone.")] = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:
@@ -55,7 +55,7 @@ def compare(
     with folder.writing(overwrite):
         found = rows.judge(
             chosen,
-            baselines=baselines,
+            baselines=not no_baselines,
             seed=seed,
             seconds=seconds,
             checkpoint=folder.checkpoint,

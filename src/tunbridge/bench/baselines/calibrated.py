@@ -58,7 +58,9 @@ class CalibratedMAP(Method):
             found = np.maximum(np.average(squares, axis=0, weights=weight), 1e-12)
             note = f"its noise was measured on {held.num} rows held out."
         (whole,) = self.point.posteriors(model, data, key_whole, 1, options.within("whole"))
-        return Fitted(whole.model, key, Calibrated(whole, found), notes=(note, *whole.notes))
+        return Fitted(
+            whole.model, key, Calibrated(whole, found), notes=tuple(dict.fromkeys((note, *trial.notes, *whole.notes)))
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -75,8 +75,7 @@ def _regressed(rows: Rows, key: Key) -> tuple[Processes, str]:
         if len(some) < len(rows.x):
             fitted = ExactProcess(fitted.kernel, fitted.noise, tune=False).fit(rows.x, y, key=key)
         found.append(fitted)
-    said = ", ".join(f"{one.noise * scale:.3g}" for one, scale in zip(found, unit, strict=True))
-    return Processes(tuple(found), level, unit), f"kernel and noise ({said}) are those of the largest evidence."
+    return Processes(tuple(found), level, unit), "its kernel and noise are those of the largest evidence."
 
 
 @dataclasses.dataclass(frozen=True)
