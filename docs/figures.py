@@ -54,12 +54,13 @@ REFERENCES = ("diabetes", "breast_cancer", "wine")
 
 
 def distances(*methods: str) -> str:
-    """How far methods are from long chains of NUTS, their NLL and their cost; all that were measured unless named."""
+    """How far methods are from long chains of NUTS, their NLL and cost; unless named all, by their gradients."""
     study = results("sgmcmc_table")
-    names = methods or [name for name in study[REFERENCES[0]] if name != "reference"]
-    header = ["method", *(part for name in REFERENCES for part in (f"{name}: distance", "NLL")), "gradients", "seconds"]
+    first = study[REFERENCES[0]]
+    measured = sorted(set(first) - {"reference"}, key=lambda name: first[name]["example_gradients"])
+    header = ["method", *(part for name in REFERENCES for part in (name, "NLL")), "gradients", "seconds"]
     lines = []
-    for method in names:
+    for method in methods or measured:
         rows = [study[name][method] for name in REFERENCES]
         near = ((f"{r['sliced_wasserstein'] / r['between_halves']:.1f}", f"{r['NLL']:.3f}") for r in rows)
         cost = f"{rows[0]['example_gradients'] / 1e6:.1f} M", f"{rows[0]['seconds']:.1f}"
