@@ -1,10 +1,13 @@
 """Sphinx: `make docs`. Warnings are errors, tutorials and tables are executed."""
 
 import os
+from pathlib import Path
 
 import tunbridge
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+shared = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]  # figures.py and forty.py, for the pages
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, shared))
 
 project, author, copyright = "Tunbridge", "The Tunbridge authors", "The Tunbridge authors"
 version = release = tunbridge.__version__

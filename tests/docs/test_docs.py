@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+import warnings
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,9 @@ import tunbridge as tb
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(tb.__path__, "tunbridge."))
-TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
+CELL = re.compile(r"```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)```", re.S)
+FAMILIES = sorted((ROOT / "docs" / "families").glob("*.md"))
+TUTORIALS = [path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem != "index"]
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -82,17 +85,53 @@ def test_every_citation_is_in_the_bibliography():
     assert keys <= cited, f"never cited: {keys - cited}"
 
 
-@pytest.mark.slow  # make docs runs them too
-@pytest.mark.parametrize("path", TUTORIALS, ids=lambda path: path.stem)
-def test_tutorials_run(path, monkeypatch):
+def _run(path, monkeypatch):
     import matplotlib.pyplot as plt
 
-    cells = re.findall(r"```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)```", path.read_text(), re.S)
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    cells = CELL.findall(path.read_text())
     assert cells
     scope = {"__name__": "tutorial"}
-    for _, cell in cells:
-        exec(compile(cell, str(path), "exec"), scope)
+    with warnings.catch_warnings():
+        for _, cell in cells:
+            exec(compile(cell, str(path), "exec"), scope)
     plt.close("all")
+
+
+@pytest.mark.slow  # make docs runs them too
+@pytest.mark.parametrize("path", [*TUTORIALS, *FAMILIES], ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_pages_run(path, monkeypatch):
+    _run(path, monkeypatch)
+
+
+@pytest.mark.parametrize("name", ["choosing", "bench"])
+def test_pages_that_read_figures_run(name, monkeypatch):
+    _run(ROOT / "docs" / f"{name}.md", monkeypatch)
+
+
+def test_figures_of_the_readme_are_those_of_the_committed_files(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    figures = importlib.import_module("figures")
+    (block,) = figures.BLOCK.findall((ROOT / "README.md").read_text())
+    assert block == figures.readme(), "write them anew: python docs/figures.py"
+
+
+READ = [*FAMILIES, ROOT / "docs" / "choosing.md", ROOT / "docs" / "bench.md", ROOT / "README.md"]
+
+
+@pytest.mark.parametrize("path", READ, ids=lambda path: path.stem)
+def test_no_figure_is_typed(path):
+    """A number with a point is a measurement unless it is code, a formula, a version or R-hat's limit."""
+    spared = r"<!-- figures -->.*?<!-- end of figures -->|```.*?```|`[^`]*`|\$\$.*?\$\$|\$[^$]*\$|\]\([^)]*\)"
+    prose = re.sub(spared, "", path.read_text(), flags=re.S)
+    typed = set(re.findall(r"\d+\.\d+", prose)) - {"1.01", "3.11", "2.0"}
+    assert typed == set(), "read them from a committed file in a cell"
+
+
+def test_every_method_is_on_the_page_of_one_family():
+    pages = {path.stem: set(re.findall(r"^\| `tb\.(\w+)`", path.read_text(), re.M)) for path in FAMILIES}
+    named = sorted(name for names in pages.values() for name in names)
+    assert named == sorted(method.__name__ for method in tb.METHODS.values())
 
 
 @pytest.mark.parametrize("framework", ["keras", "torch"])

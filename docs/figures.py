@@ -1,0 +1,89 @@
+"""What the pages share: figures of committed files, defaults of the code, tables in Markdown.
+
+`python docs/figures.py` writes the figures of README.md anew.
+"""
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from IPython.display import Markdown
+
+from tunbridge import METHODS, Run, Train
+
+ROOT = Path(__file__).parents[1]
+BLOCK = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.S)
+
+
+def results(name: str) -> dict[str, Any]:
+    """A file of benchmarks/results."""
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text())
+
+
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown."""
+    lines = [list(header), *map(list, rows)]
+    lines.insert(1, ["---"] * len(lines[0]))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def defaults(*names: str) -> Markdown:
+    """The fields of some methods and what they are unless told, from the code."""
+    found: dict[str, list[str]] = {}
+    for column, name in enumerate(names):
+        for field in dataclasses.fields(METHODS[name]):
+            if field.name != "independence":
+                found.setdefault(field.name, [""] * len(names))[column] = f"`{_written(field)}`"
+    header = ["", *(METHODS[name].__name__ for name in names)]
+    return Markdown(table(header, ([f"`{field}`", *cells] for field, cells in found.items())))
+
+
+def _written(field: dataclasses.Field) -> str:
+    default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    if isinstance(default, Run | Train):
+        parts = {part.name: getattr(default, part.name) for part in dataclasses.fields(default)}
+        told = (f"{name}={value}" for name, value in parts.items() if value not in (None, 1, 1.0))
+        return f"{type(default).__name__}({', '.join(told)})"
+    return f"{default:.4g}" if isinstance(default, float) else getattr(default, "__name__", repr(default))
+
+
+REFERENCES = ("diabetes", "breast_cancer", "wine")
+
+
+def distances(*methods: str) -> str:
+    """How far methods are from long chains of NUTS, their NLL and cost; unless named all, by their gradients."""
+    study = results("sgmcmc_table")
+    first = study[REFERENCES[0]]
+    measured = sorted(set(first) - {"reference"}, key=lambda name: first[name]["example_gradients"])
+    header = ["method", *(part for name in REFERENCES for part in (name, "NLL")), "gradients", "seconds"]
+    lines = []
+    for method in methods or measured:
+        rows = [study[name][method] for name in REFERENCES]
+        near = ((f"{r['sliced_wasserstein'] / r['between_halves']:.1f}", f"{r['NLL']:.3f}") for r in rows)
+        cost = f"{rows[0]['example_gradients'] / 1e6:.1f} M", f"{rows[0]['seconds']:.1f}"
+        lines.append([method, *(part for pair in near for part in pair), *cost])
+    truth = (("", f"{study[name]['reference']['NLL']:.3f}") for name in REFERENCES)
+    lines.append(["reference", *(part for pair in truth for part in pair), "", ""])
+    return table(header, lines)
+
+
+def leaderboard(suite: str) -> Markdown:
+    """The committed run of a suite of the benchmark, or that there is none."""
+    if not (ROOT / "benchmarks" / "results" / f"bench_{suite}.json").exists():
+        return Markdown(f"No run of this suite is committed yet: `tunbridge bench {suite}` makes one.")
+    from tunbridge.bench.leaderboard import Leaderboard
+
+    return Markdown(Leaderboard.of(results(f"bench_{suite}")["rows"]).to_markdown())
+
+
+def readme() -> str:
+    """The figures that README.md holds between its marks."""
+    return distances("MAP", "Ensemble(5)", "MCDropout", "SWAG", "Laplace", "BayesByBackprop", "SGHMC", "NUTS") + "\n"
+
+
+if __name__ == "__main__":
+    page = ROOT / "README.md"
+    page.write_text(BLOCK.sub(lambda _: readme(), page.read_text()))
