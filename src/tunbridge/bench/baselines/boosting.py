@@ -54,12 +54,12 @@ class Boosting(Baseline):
             for number in range(FOLDS):
                 out = fold == number
                 trees = HistGradientBoostingRegressor(max_iter=self.trees, **settings)
-                trees.fit(rows.x[~out], y[~out], rows.weight[~out])
+                trees.fit(rows.x[~out], y[~out], _weight(rows.weight[~out]))
                 held[:, out] = list(trees.staged_predict(rows.x[out]))
             losses = np.average((held - y[None]) ** 2, axis=1, weights=rows.weight)
             best = int(np.argmin(losses))
             trees = HistGradientBoostingRegressor(max_iter=best + 1, **settings)
-            found.append(trees.fit(rows.x, y, rows.weight))
+            found.append(trees.fit(rows.x, y, _weight(rows.weight)))
             noise.append(max(losses[best], 1e-12))
         counts = ", ".join(str(trees.n_iter_) for trees in found)
         return Trees(tuple(found), np.array(noise)), f"it has {counts} trees, by {FOLDS} folds."
@@ -72,14 +72,20 @@ class Boosting(Baseline):
         for number in range(FOLDS):
             out = fold == number
             trees = HistGradientBoostingClassifier(max_iter=self.trees, **settings)
-            trees.fit(rows.x[~out], rows.y[~out], rows.weight[~out])
+            trees.fit(rows.x[~out], rows.y[~out], _weight(rows.weight[~out]))
             staged = np.array(list(trees.staged_predict_proba(rows.x[out])))
             held[:, out] = all_classes(staged, trees.classes_, int(np.sum(~out)), rows.classes)
         best = int(np.argmin([nll(log_probs, rows.y, rows.weight) for log_probs in held]))
         temperature = best_temperature(held[best], rows.y, rows.weight)
-        trees = HistGradientBoostingClassifier(max_iter=best + 1, **settings).fit(rows.x, rows.y, rows.weight)
+        trees = HistGradientBoostingClassifier(max_iter=best + 1, **settings)
+        trees.fit(rows.x, rows.y, _weight(rows.weight))
         said = f"it has {best + 1} trees a class and a temperature of {temperature:.2f}, by {FOLDS} folds."
         return ClassTrees(trees, temperature, len(rows.x), rows.classes), said
+
+
+def _weight(weight: np.ndarray) -> np.ndarray | None:
+    """None where all count once: scikit-learn takes eight times as long with weights."""
+    return None if (weight == 1.0).all() else weight
 
 
 @dataclasses.dataclass(frozen=True)
