@@ -13,6 +13,7 @@ from typing import Any
 from IPython.display import Markdown
 
 from tunbridge import METHODS, Run, Train
+from tunbridge.bench import Leaderboard, published
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.S)
@@ -74,9 +75,17 @@ def leaderboard(suite: str) -> Markdown:
     """The committed run of a suite of the benchmark, or that there is none."""
     if not (ROOT / "benchmarks" / "results" / f"bench_{suite}.json").exists():
         return Markdown(f"No run of this suite is committed yet: `tunbridge bench {suite}` makes one.")
-    from tunbridge.bench.leaderboard import Leaderboard
+    kept = results(f"bench_{suite}")
+    machine = kept["machine"]
+    made = f"By `{kept['made by']}`, {machine['date']}, {machine['cores']} cores {machine['processor']}."
+    return Markdown(f"{made}\n\n{Leaderboard.of(kept['rows']).to_markdown()}")
 
-    return Markdown(Leaderboard.of(results(f"bench_{suite}")["rows"]).to_markdown())
+
+def beside(suite: str) -> Markdown:
+    """The same beside what papers print."""
+    if not (ROOT / "benchmarks" / "results" / f"bench_{suite}.json").exists():
+        return Markdown("")
+    return Markdown(Leaderboard.of(results(f"bench_{suite}")["rows"]).beside(published(suite)).to_markdown())
 
 
 def readme() -> str:

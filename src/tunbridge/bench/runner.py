@@ -28,14 +28,13 @@ from tunbridge.core.errors import ConvergenceWarning
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.registry import METHODS
 from tunbridge.inference.standardised import fit_standardised
 from tunbridge.model.model import Model
 
 logger = logging.getLogger(__name__)
 
-FAMILIES = ("map", "ensemble", "mcdropout", "laplace", "meanfield", "sghmc", "nuts")
-"""What a suite runs unless it is told: one method a family."""
+DEFAULTS = ("map", "ensemble", "mcdropout", "laplace", "meanfield", "sghmc", "nuts", *BASELINES)
+"""What a suite runs unless it is told: one method a family, and the baselines."""
 _THREADS = "NPROC"
 """How many threads XLA, and lanes of members, may use in a process."""
 
@@ -128,12 +127,6 @@ def plan(
         if split < task.splits
         for name, method in methods.items()
     ]
-
-
-def named(names: Sequence[str], more: Mapping[str, Callable[[], Any]] | None = None) -> dict[str, Any]:
-    """Methods with their defaults by name: of `METHODS`, of `BASELINES`, or of `more`."""
-    more = BASELINES | ({} if more is None else dict(more))
-    return {name: more[name]() if name in more else METHODS[name]() for name in names}
 
 
 def run(jobs: Sequence[Job], store: Store, *, each: Callable[[Done], None] = lambda _: None) -> Tally:

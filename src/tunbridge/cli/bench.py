@@ -10,7 +10,9 @@ from tunbridge.cli import options
 
 def bench(
     suite: Annotated[str, typer.Argument(help="Which; --list names them.")] = "",
-    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else one a family.")] = "",
+    methods: Annotated[
+        str, typer.Option("--methods", "-m", help="Names with commas; else one a family, and baselines.")
+    ] = "",
     tasks: Annotated[str, typer.Option("--tasks", help="Names with commas; else all of the suite.")] = "",
     splits: Annotated[str, typer.Option("--splits", help="Numbers and ranges, as 0-4,7; else all.")] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the results.")] = Path("bench"),
@@ -28,6 +30,7 @@ def bench(
 ) -> None:
     """Run methods on a suite of tasks, with one budget and one rule of tuning for all, and write a report."""
     from tunbridge.bench import runner, suites
+    from tunbridge.bench.compare import named
     from tunbridge.bench.store import Store
     from tunbridge.cli import benching
 
@@ -36,8 +39,8 @@ def bench(
         return
     options.check_seconds(seconds)
     chosen = [task.with_budget(gradients, seconds) for task in suites.tasks(suite, benching.names(tasks))]
-    named = runner.named(benching.names(methods) or runner.FAMILIES)
-    plan = runner.plan(suite, chosen, named, splits=benching.numbers(splits), key=seed, tune=not no_tune)
+    asked = named(benching.names(methods) or runner.DEFAULTS)
+    plan = runner.plan(suite, chosen, asked, splits=benching.numbers(splits), key=seed, tune=not no_tune)
     benching.check_jobs(jobs)
     path = benching.results(out, resume)
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
