@@ -6,7 +6,14 @@ from tunbridge.bench.exact import PROBLEMS, Problem
 from tunbridge.bench.models import ModelRanking, rank_models
 from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.promises import PROMISES, Promise, deviation
-from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
+from tunbridge.bench.reference import (
+    Reference,
+    ReferenceError,
+    fidelity,
+    load_reference,
+    make_reference,
+    references,
+)
 from tunbridge.bench.sbc import sbc
 
 __all__ = [
@@ -33,6 +40,7 @@ __all__ = [
     "prior_predictive",
     "rank_models",
     "rank_priors",
+    "references",
     "sbc",
     "sensitivity",
     "wide_kernel",
