@@ -60,14 +60,15 @@ def fit(method, model, data, key, **options):
 def example_gradients(method, posterior, counter, num):
     """Rows that gradients were taken of, all members together; None where a step does not say how many it took.
 
-    Samplers say how many each kept draw took; steps of warm-up are taken to need as many. Of methods without gradients
-    they are densities.
+    Samplers say how many of all rows each kept draw took, in part where they take batches; steps of warm-up are taken
+    to need as many. Of methods without gradients they are densities.
     """
     if isinstance(method, tb.TemperedSMC):
         return None
+    if isinstance(posterior, tb.Chains):
+        return counter.steps * num * float(np.mean(posterior.stats["gradients"]))
     rows = method.batch_size(num) if hasattr(method, "batch_size") else None
-    each = float(np.mean(posterior.stats["gradients"])) if isinstance(posterior, tb.Chains) else 1.0
-    return counter.steps * min(rows or num, num) * each * getattr(method, "num_samples", 1)
+    return counter.steps * min(rows or num, num) * getattr(method, "num_samples", 1)
 
 
 def scores(posterior, test, classes):
