@@ -196,7 +196,7 @@ def k16(name: str, method: str) -> dict[str, Any]:
     order = np.random.default_rng(0).permutation(np.flatnonzero(~between))
     held, seen = np.split(order, [len(order) // 5])
     model = tb.Model(tb.networks.MLP((20,)), defaults.prior(), defaults.of_numbers())
-    made = tb.NUTS(run=tb.Run(chains=2, warmup=400, draws=400)) if method == "nuts" else tb.METHODS[method]()
+    made = tb.NUTS(run=tb.Run(chains=2, warmup=300, draws=300)) if method == "nuts" else tb.METHODS[method]()
     posterior = fit(made, model, x[seen], y[seen])
     middle = np.flatnonzero(between)
     middle = middle[:: max(1, len(middle) // 200)]
@@ -217,10 +217,10 @@ def k16(name: str, method: str) -> dict[str, Any]:
 
 
 STUDIES: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
-    "k1": (k1, ("curve", *TABLES), ("mclmc", "laplace", "ensemble")),
+    "k1": (k1, ("curve", *TABLES), ("laplace", "ensemble", "mclmc")),
     "k13": (k13, ("mnist",), ("map", "ensemble", "mcdropout", "laplace last layer", "meanfield", "sghmc")),
     "k15": (k15, tuple(SMALL), ("maximum likelihood", "map", "ensemble", "laplace last layer", "sghmc")),
-    "k16": (k16, GAPS, ("nuts", "laplace", "meanfield", "ensemble", "mcdropout")),
+    "k16": (k16, GAPS, ("laplace", "ensemble", "mcdropout", "meanfield", "nuts")),
 }
 """A study, its sets and its methods."""
 
@@ -232,8 +232,8 @@ if __name__ == "__main__":
     options = parser.parse_args()
     for study in options.studies:
         run, sets, methods = STUDIES[study]
-        for name in sets:
-            for method in methods:
+        for method in methods:
+            for name in sets:
                 label = f"{name}, {method}"
                 if options.again or label not in recorded("evidence").get(study, {}):
                     found = run(name, method)

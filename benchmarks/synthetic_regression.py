@@ -6,8 +6,8 @@ izmailov_synthetic_regression.npz in the folder that TUNBRIDGE_DATA names.
     TUNBRIDGE_DATA=FOLDER python benchmarks/synthetic_regression.py [--times 1] [--work FOLDER]
     -> benchmarks/results/synthetic_regression.json
 
-Runs that are whole in the work folder are read and not made again; their seconds, of the processor, are then those of
-reading, so the committed file is from one run. Gradients are of all 120 rows, a chain, warm-up included.
+Runs that are whole in the work folder are read and not made again. Seconds are of the processor, all threads, with
+compilation; gradients are of all 120 rows, a chain, warm-up included.
 """
 
 import argparse
@@ -23,6 +23,7 @@ from record import record
 
 import tunbridge as tb
 
+KEY = jax.random.key(0)
 FILE = "izmailov_synthetic_regression.npz"
 WEIGHTS = 500
 """Of how many weights, evenly spaced among all, R-hat is taken."""
@@ -56,6 +57,7 @@ def plan(times: int) -> dict:
         "meanfield": (tb.MeanField(train=tb.Train(4000 * times)), None),
         "sgld": (tb.SGLD(run=small), None),
         "sghmc": (tb.SGHMC(run=small), None),
+        "sghmc from the ensemble": (tb.SGHMC(run=small), "ensemble"),
         "mclmc from the prior": (mclmc, None),
         "hmc from the ensemble": (tb.HMC(steps=100 * times, run=tb.Run(4, 40 * times, 40 * times)), "ensemble"),
     }
@@ -93,28 +95,42 @@ def gradients(run: tb.Run, posterior: tb.Chains) -> float:
     return float(np.mean(posterior.stats["gradients"])) * (run.warmup + run.draws * run.thin)
 
 
+def fit(name: str, method: tb.MAP, model: tb.Model, data: tb.Data, init: tb.Point | None, work: Path) -> tuple:
+    """A posterior and the seconds it took, now or when the work folder was filled."""
+    folder, began = work / name.replace(" ", "-"), time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", tb.ConvergenceWarning)
+        posterior = method.fit(model, data, key=KEY, init=init, checkpoint=folder, progress=False)
+    took = folder.with_suffix(".seconds")
+    if not took.exists():
+        took.write_text(f"{time.process_time() - began}")
+    return posterior, float(took.read_text())
+
+
 def main(times: int, work: Path) -> None:
     model, data, x, inputs = problem()
-    key, posteriors, rows, mixed = jax.random.key(0), {}, [], {}
+    posteriors, rows, mixed, failed = {}, [], {}, {}
     for name, (method, start) in plan(times).items():
-        init, began = None if start is None else posteriors[start], time.process_time()
-        folder = work / f"{times}-{name.replace(' ', '-')}"
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", tb.ConvergenceWarning)
-            posterior = method.fit(model, data, key=key, init=init, checkpoint=folder, progress=False)
+        try:
+            init = None if start is None else posteriors[start]
+            posterior, seconds = fit(name, method, model, data, init, work / str(times))
+        except tb.NumericalError as error:
+            failed[name] = str(error).partition(" Use ")[0]
+            print(name, failed[name], flush=True)
+            continue
         posteriors[name] = posterior
-        row = {"method": name, "seconds": time.process_time() - began, "settings": posterior.provenance.method}
+        rows.append({"method": name, "seconds": seconds, "settings": posterior.provenance.method})
         if isinstance(posterior, tb.Chains):
             mixed[name] = mixing(posterior, inputs)
-            row["gradients"] = gradients(method.run, posterior)
-        rows.append(row)
-        print(row, mixed.get(name, ""), flush=True)
-    reference = min(mixed, key=lambda name: mixed[name]["functions"]["rhat_median"])
+            rows[-1]["gradients"] = gradients(method.run, posterior)
+        print(rows[-1], mixed.get(name, ""), flush=True)
+    whole = [name for name in mixed if plan(times)[name][0].run.batch_size is None]
+    reference = min(whole, key=lambda name: mixed[name]["functions"]["rhat_median"])
     truth = posteriors[reference].predict(inputs).functions
     for row in rows:
         predictive = posteriors[row["method"]].predict(inputs)
         row["rmse"] = tb.metrics.rmse(posteriors[row["method"]].predict(data.x), data.y)
-        row["sliced_wasserstein"] = tb.metrics.sliced_wasserstein(predictive.functions, truth, key)
+        row["sliced_wasserstein"] = tb.metrics.sliced_wasserstein(predictive.functions, truth, KEY)
         row["curve"] = curve(predictive)
     halves = [posteriors[reference].functions(inputs)[half].reshape(-1, len(x)) for half in (slice(0, 2), slice(2, 4))]
     figures = {
@@ -124,8 +140,9 @@ def main(times: int, work: Path) -> None:
         "x": x[::SHOWN].astype(float).round(3).tolist(),
         "rhat_edges": EDGES,
         "methods": rows,
+        "failed": failed,
     }
-    figures["between_halves"] = tb.metrics.sliced_wasserstein(*halves, key)
+    figures["between_halves"] = tb.metrics.sliced_wasserstein(*halves, KEY)
     record("synthetic_regression", {**figures, "mixing": mixed})
 
 
