@@ -27,3 +27,18 @@ def record(name: str, figures: dict[str, Any], command: str | None = None, show:
     half.replace(path)
     if show:
         print(text)
+
+
+def recorded(name: str) -> dict[str, Any]:
+    """What the file holds, but for the machine."""
+    path = RESULTS / f"{name}.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    found.pop("machine", None)
+    return found
+
+
+def put(name: str, section: str, row: str, found: dict[str, Any], command: str | None = None) -> None:
+    """Add one row to a section of the file, and leave the rest as it is."""
+    whole = recorded(name)
+    whole.setdefault(section, {})[row] = found
+    record(name, whole, command, show=False)

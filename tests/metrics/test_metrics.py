@@ -109,6 +109,12 @@ def test_the_interval_score_is_best_for_the_true_quantiles():
     assert scores[1] == min(scores)
 
 
+def test_coverage_counts_what_lies_inside_the_central_interval(x64):
+    """Of N(0, 1) at mass 0.8 the edges are at 1.2816: three of five values lie inside."""
+    y = np.array([-1.29, -1.28, 0.0, 1.28, 1.29])
+    assert metrics.coverage(Numbers(np.zeros(5), 1.0), y, 0.8) == pytest.approx(0.6)
+
+
 def test_coverage_and_pit_of_the_truth_are_nominal_and_uniform():
     """Coverage within 4 standard errors, Kolmogorov-Smirnov at level 1e-3, fixed seed."""
     rng = np.random.default_rng(5)
@@ -203,6 +209,9 @@ def test_agreement_and_total_variation_are_counted_by_hand():
     half = [sum(abs(a[c] - b[c]) for c in range(3)) / 2 for a, b in zip(p, q, strict=True)]
     assert metrics.agreement(Classes(p), Classes(q)) == pytest.approx(sum(same) / 200)
     assert metrics.total_variation(Classes(p), Classes(q)) == pytest.approx(sum(half) / 200, rel=1e-5)
+    by_array = (p.argmax(axis=-1) == q.argmax(axis=-1)).mean(), np.abs(p - q).sum(axis=-1).mean() / 2
+    assert metrics.agreement(Classes(p), Classes(q)) == pytest.approx(by_array[0])
+    assert metrics.total_variation(Classes(p), Classes(q)) == pytest.approx(by_array[1], rel=1e-5)
     assert metrics.agreement(Classes(p), Classes(p)) == 1.0
     assert metrics.total_variation(Classes(p), Classes(p)) == 0.0
     with pytest.raises(tb.InputError, match="the same points and classes"):

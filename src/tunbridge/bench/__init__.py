@@ -13,7 +13,14 @@ from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess
 from tunbridge.bench.promises import PROMISES, Promise, deviation
 from tunbridge.bench.published import Published, published
 from tunbridge.bench.recommend import Difference, Recommendation
-from tunbridge.bench.reference import Reference, ReferenceError, fidelity, load_reference, make_reference
+from tunbridge.bench.reference import (
+    Reference,
+    ReferenceError,
+    fidelity,
+    load_reference,
+    make_reference,
+    references,
+)
 from tunbridge.bench.runner import Job, Tally, plan, run
 from tunbridge.bench.sbc import sbc
 from tunbridge.bench.store import Store
@@ -68,6 +75,7 @@ __all__ = [
     "published",
     "rank_models",
     "rank_priors",
+    "references",
     "run",
     "sbc",
     "sensitivity",

@@ -29,10 +29,14 @@ RHAT, SHARE = 1.01, 0.99
 APART = 0.1
 """In posterior standard deviations: how far the halves' means, and their standard deviations, may be apart there."""
 _LIMITS = {"R-hat": RHAT, "means apart": APART, "deviations apart": APART}
-FORMAT = 1
+FORMAT = 2
 _KIND = "tunbridge reference"
 FOLDER = Path(__file__).parent / "references"
 """Where those lie that come with the package."""
+ELSEWHERE = "TUNBRIDGE_REFERENCES"
+"""The variable that names a folder of others."""
+AMONG, BETWEEN, BEYOND = 0, 1, 2
+"""Places of inputs."""
 
 
 class ReferenceError(TunbridgeError):
@@ -60,6 +64,8 @@ class Reference:
     checks
         By name: R-hat at 99 % of the inputs, how far the means and standard deviations of two independent halves are
         apart there, in posterior standard deviations, their sliced Wasserstein distance, the least bulk ESS.
+    places
+        Of each input, (points,): 0 among the data, 1 in a gap between them, 2 beyond. None if nobody said.
     """
 
     name: str
@@ -69,17 +75,27 @@ class Reference:
     classes: bool
     provenance: dict[str, Any]
     checks: dict[str, float]
+    places: np.ndarray | None = None
 
     @property
     def probs(self) -> np.ndarray:
         """Probabilities of classes, averaged over draws, (points, classes)."""
         return self.predictions.mean(axis=0)
 
+    @property
+    def row(self) -> dict[str, Any]:
+        """What it is in a line: of what, how many draws and inputs, and its checks."""
+        draws, points = self.predictions.shape[:2]
+        made = self.provenance
+        found = {"y": "classes" if self.classes else "numbers", "rows": made["rows"], "draws": draws, "inputs": points}
+        return {**found, "gap": "no" if self.places is None else "yes", **self.checks, "seconds": made["seconds"]}
+
     def save(self, path: str | os.PathLike) -> None:
         """Write one file of arrays and JSON, which `load_reference` gives back to the bit."""
         facts = {"kind": _KIND, "format": FORMAT, "name": self.name, "classes": self.classes}
         facts |= {"provenance": self.provenance, "checks": self.checks}
         arrays = {"0": self.x, "1": self.predictions, "2": self.noise}
+        arrays |= {} if self.places is None else {"3": self.places}
         archive.write(Path(path), facts, arrays)
 
     def __rich__(self):
@@ -107,8 +123,18 @@ class Reference:
         return made, f"{self.provenance['device']}, {', '.join(self.provenance['versions'])}."
 
 
-def load_reference(path: str | os.PathLike) -> Reference:
-    """A reference from a file, or by name one that comes with the package: curve, diabetes, breast_cancer, wine.
+def references(folder: str | os.PathLike | None = None) -> dict[str, Path]:
+    """Files by name: those in a folder (or else in the one that TUNBRIDGE_REFERENCES names), and those of the package.
+
+    A name that both have is the package's: what is published under it stays comparable.
+    """
+    place = folder or os.environ.get(ELSEWHERE)
+    others = sorted(Path(place).glob("*.npz")) if place else []
+    return {file.stem: file for file in (*others, *sorted(FOLDER.glob("*.npz")))}
+
+
+def load_reference(path: str | os.PathLike, folder: str | os.PathLike | None = None) -> Reference:
+    """A reference from a file, or by the name that `references` knows it by.
 
     Examples
     --------
@@ -116,22 +142,31 @@ def load_reference(path: str | os.PathLike) -> Reference:
     >>> reference.predictions.shape[1:], reference.checks["R-hat"] < 1.01
     ((50, 1), True)
     """
-    shipped = FOLDER / f"{path}.npz"
-    place = shipped if shipped.exists() else Path(path)
+    known = references(folder)
+    place = known.get(str(path), Path(path))
     if not place.is_file():
-        known = ", ".join(sorted(file.stem for file in FOLDER.glob("*.npz")))
-        raise InputError(f"a file, or one of {known}", f"{path}", "Check the name.")
+        raise InputError(f"a file, or one of {', '.join(sorted(known))}", f"{path}", "Check the name.")
     facts, arrays = archive.read(place)
-    if not isinstance(facts, dict) or facts.get("kind") != _KIND or set(arrays) != {"0", "1", "2"}:
+    if not isinstance(facts, dict) or facts.get("kind") != _KIND or set(arrays) - {"3"} != {"0", "1", "2"}:
         raise LoadError(f"{path} cannot be loaded: it is no reference.")
     if facts["format"] > FORMAT:
         raise LoadError(f"{path} cannot be loaded: it was written by a newer Tunbridge.")
-    rest = (bool(facts["classes"]), facts["provenance"], facts["checks"])
+    rest = (bool(facts["classes"]), facts["provenance"], facts["checks"], arrays.get("3"))
     return Reference(facts["name"], arrays["0"], arrays["1"], arrays["2"], *rest)
 
 
 def make_reference(
-    model: Model, data: Data, inputs: Any, method: Method, key: Key, *, name: str = "", draws: int = 400
+    model: Model,
+    data: Data,
+    inputs: Any,
+    method: Method,
+    key: Key,
+    *,
+    name: str = "",
+    draws: int = 400,
+    places: Any = None,
+    checkpoint: str | os.PathLike | None = None,
+    progress: bool = False,
 ) -> Reference:
     """Two independent runs of a sampler, which are a reference if they agree, and `ReferenceError` if not.
 
@@ -152,14 +187,23 @@ def make_reference(
         What to call it.
     draws
         How many of the draws, evenly spaced among all, are kept.
+    places
+        Of each input: 0 among the data, 1 in a gap between them, 2 beyond.
+    checkpoint
+        A folder to save to and to resume from, with one folder a run in it.
+    progress
+        Show bars.
     """
     refuse_tempered(method)
     if not isinstance(method, Iterative) or not isinstance(method.duration, Run) or method.duration.chains < 2:
         raise InputError("a sampler of several chains", describe(method), "Use tb.NUTS() or the like.")
-    x = check_x(inputs)
+    x, where = check_x(inputs), None if places is None else _checked(places, len(inputs))
+    chains = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        chains = [_chains(method.fit(model, data, key=one, progress=False)) for one in jax.random.split(key)]
+        for number, one in enumerate(jax.random.split(key)):
+            folder = None if checkpoint is None else Path(checkpoint) / str(number)
+            chains.append(_chains(method.fit(model, data, key=one, checkpoint=folder, progress=progress)))
     functions = [half.functions(x) for half in chains]
     checks = _checks(functions, key)
     failed = [f"{name} {value:.4g}, limit {_LIMITS[name]}" for name, value in checks.items() if not _holds(name, value)]
@@ -174,7 +218,7 @@ def make_reference(
     chosen = np.linspace(0, len(predictions) - 1, min(draws, len(predictions))).round().astype(int)
     noise = np.concatenate([_noise(half) for half in chains])[chosen].astype(np.float32)
     classes = isinstance(model.likelihood, OfClasses)
-    return Reference(name, x, predictions[chosen].astype(np.float32), noise, classes, provenance, checks)
+    return Reference(name, x, predictions[chosen].astype(np.float32), noise, classes, provenance, checks, where)
 
 
 def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[str, float]:
@@ -184,7 +228,9 @@ def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[st
     the difference of means, and ``sd_ratio``, the geometric mean of the ratio of standard deviations of functions, the
     former in standard deviations of the reference. Of classes: ``agreement`` and ``total_variation`` of probabilities,
     and ``sliced_wasserstein`` of functions. ``between_halves`` is the latter's value between the two runs that
-    the reference is kept from: of distances below it nothing can be told.
+    the reference is kept from: of distances below it nothing can be told. Where the reference knows a gap in the data,
+    ``in_between`` is the standard deviation of functions in it over that among the data (geometric means), divided by
+    the same of the reference: 1 is right, below 1 too sure in the gap, and 0 a single function.
     """
     predictive = posterior.predict(reference.x) if isinstance(posterior, Posterior) else posterior
     functions = np.asarray(predictive.functions, np.float64)
@@ -197,6 +243,8 @@ def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[st
     middle = len(reference.predictions) // 2
     runs = reference.predictions[:middle], reference.predictions[middle:]
     found["between_halves"] = metrics.sliced_wasserstein(runs[0], runs[1], key)
+    if reference.places is not None:
+        found["in_between"] = opening(functions, reference.places) / opening(reference.predictions, reference.places)
     if reference.classes:
         truth: Any = reference
         found["agreement"] = metrics.agreement(predictive, truth)
@@ -207,6 +255,15 @@ def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[st
     found["mean_error"] = float(np.sqrt(np.mean(off**2)))
     found["sd_ratio"] = float(np.exp(np.mean(np.log(np.maximum(functions.std(axis=0), 1e-12) / sd))))
     return found
+
+
+def opening(functions: Any, places: Any) -> float:
+    """The deviation of functions, (draws, points, outputs), in a gap over that among the data; 0 if there is none."""
+    sd = np.asarray(functions, np.float64).std(axis=0).reshape(len(places), -1)
+    if not sd.any():
+        return 0.0
+    among, between = (np.mean(np.log(np.maximum(sd[np.asarray(places) == place], 1e-12))) for place in (AMONG, BETWEEN))
+    return float(np.exp(between - among))
 
 
 def _checks(halves: list[np.ndarray], key: Key) -> dict[str, float]:
@@ -241,6 +298,17 @@ def _chains(posterior: Posterior) -> Chains:
     if not isinstance(posterior, Chains):
         raise InputError("a sampler that leaves chains", type(posterior).__name__, "Use tb.NUTS() or the like.")
     return posterior
+
+
+def _checked(places: Any, num: int) -> np.ndarray:
+    where = np.asarray(places)
+    if where.shape != (num,) or not {AMONG, BETWEEN} <= set(where.tolist()) <= {AMONG, BETWEEN, BEYOND}:
+        raise InputError(
+            f"places of {num} inputs: 0 among the data, 1 between, 2 beyond, some of the former two",
+            f"shape {where.shape}, values {sorted(set(where.ravel().tolist()))[:5]}",
+            "Leave places out where there is no gap.",
+        )
+    return where.astype(np.int8)
 
 
 def _noise(chains: Chains) -> np.ndarray:

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import datetime
+import itertools
 import logging
 import os
 import time
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULTS = ("map", "ensemble", "mcdropout", "laplace", "meanfield", "sghmc", "nuts", *BASELINES)
 """What a suite runs unless it is told: one method a family, and the baselines."""
+_KEPT = 10
+"""Rows after which a process forgets the programs it compiled: thousands of them exhaust what it may map."""
 _THREADS = "NPROC"
 """How many threads XLA, and lanes of members, may use in a process."""
 
@@ -170,9 +173,14 @@ def _threads(processes: int) -> Iterator[None]:
             os.environ.pop(_THREADS, None)
 
 
+_made = itertools.count(1)
+
+
 def work(job: Job) -> Done:
     """The row of a job; one that fails has its error in its row."""
     began = time.perf_counter()
+    if next(_made) % _KEPT == 0:
+        jax.clear_caches()
     row: dict[str, Any] = {
         **dict(zip(("suite", "task", "split", "method", "key"), job.identity, strict=True)),
         **{"status": "done", "error": None, "kind": job.task.kind, "settings": {}, "train_rows": None},

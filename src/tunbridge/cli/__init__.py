@@ -13,6 +13,7 @@ from tunbridge.cli.info import info
 from tunbridge.cli.methods import methods
 from tunbridge.cli.predict import predict
 from tunbridge.cli.priors import priors
+from tunbridge.cli.reference import reference
 
 app = typer.Typer(
     name="tunbridge",
@@ -22,7 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, bench, methods, priors, info, data):
+for command in (fit, predict, compare, bench, methods, priors, info, data, reference):
     app.command()(command)
 
 

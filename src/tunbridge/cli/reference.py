@@ -1,0 +1,83 @@
+"""`tunbridge reference`."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tunbridge.cli import options
+
+Action = Literal["list", "show", "make"]
+
+
+def reference(
+    action: Annotated[Action, typer.Argument(help="List those at hand, show one, or make one.")],
+    name: Annotated[str, typer.Argument(help="Of a reference, of a recipe, or of a file of rows.")] = "",
+    target: Annotated[list[str], typer.Option("--target", "-t", help="The column to predict, of a file.")] = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write it, a .npz file.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="Of others; else the one in TUNBRIDGE_REFERENCES.")] = None,
+    hidden: Annotated[str, typer.Option(help="Units of each hidden layer, for a file.")] = "10",
+    chains: Annotated[int, typer.Option(help="Of each of the two runs, for a file.")] = 4,
+    warmup: Annotated[int, typer.Option(help="Steps of a chain that are not kept, for a file.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Draws of a chain, for a file.")] = 1500,
+    task: options.TaskOption = None,
+    ignore: options.Ignore = [],  # noqa: B006
+    categorical: options.Categorical = [],  # noqa: B006
+    drop_missing: options.DropMissing = False,
+    test_share: options.TestShare = 0.2,
+    seed: options.Seed = 0,
+    checkpoint: Annotated[Path | None, typer.Option(help="A folder to go on from after an interrupt.")] = None,
+    quiet: options.Quiet = False,
+) -> None:
+    """Long chains to judge methods by: list those at hand, show one with its checks, or make one.
+
+    What is made is two runs of NUTS, written only if they agree; else the checks that failed are said.
+    """
+    from tunbridge.bench.recipes import RECIPES, of_table
+    from tunbridge.bench.reference import load_reference, references
+    from tunbridge.core.errors import InputError
+    from tunbridge.core.tables import to_text
+
+    if action == "list":
+        found = {each: load_reference(file) for each, file in references(folder).items()}
+        print(to_text([{"name": each, **one.row} for each, one in found.items()]).rstrip())
+        return
+    if action == "show":
+        print(str(load_reference(name, folder)).rstrip())
+        return
+    if out is None or out.suffix != ".npz":
+        raise InputError("--out as a .npz file", f"{out}", "Write --out NAME.npz.")
+    if target:
+        import jax
+
+        from tunbridge.cli.study import Rows
+        from tunbridge.runtime.loop import Run
+
+        run = Run(chains=chains, warmup=warmup, draws=draws)
+        rows = Rows.read(
+            Path(name),
+            target,
+            task=task,
+            likelihood=None,
+            prior="normal",
+            ignore=ignore,
+            categorical=categorical,
+            drop_missing=drop_missing,
+            test_share=test_share,
+            hidden=hidden,
+            seed=seed,
+        )
+        if not quiet:
+            print("\n".join(rows.said()))
+        inputs, _ = rows.part(rows.test)
+        recipe = of_table(*rows.part(rows.train), inputs, rows.model, run=run, key=jax.random.key(seed))
+    elif name in RECIPES:
+        recipe = RECIPES[name]()
+    else:
+        raise InputError(
+            f"one of {', '.join(RECIPES)}, or a file and --target", repr(name), "Choose one, or add --target."
+        )
+    made = recipe.make(out.stem, checkpoint=checkpoint, progress=not quiet)
+    made.save(out)
+    print(str(made).rstrip())
+    print(f"Reference: {out}")
