@@ -1,7 +1,7 @@
 import pytest
 
 import tunbridge as tb
-from bench.fakes import LeastSquares
+from bench_fakes import LeastSquares
 from tunbridge.bench.budget import BATCH, LEAST, Budget, Meter, within
 from tunbridge.inference.registry import METHODS
 from tunbridge.runtime.loop import Event

@@ -2,13 +2,13 @@
 
 import dataclasses
 import sys
-from types import FrameType, ModuleType
+from types import FrameType, FunctionType, ModuleType
 
 import jax
 import numpy as np
 
 import tunbridge as tb
-from bench.fakes import LeastSquares, line
+from bench_fakes import LeastSquares, line
 from tunbridge.bench import runner
 from tunbridge.bench.store import Store
 from tunbridge.inference.base import Method
@@ -45,7 +45,7 @@ def arrays(start, depth=8):
             level -= 1  # all the way up
         elif hasattr(thing, "__dict__"):
             parts = list(vars(thing).values())
-        for cell in getattr(thing, "__closure__", None) or ():
+        for cell in (thing.__closure__ or ()) if isinstance(thing, FunctionType) else ():
             parts.append(cell.cell_contents)
         ahead += [(part, level + 1) for part in parts]
     return found

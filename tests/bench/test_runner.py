@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from bench.fakes import Broken, LeastSquares, line
+from bench_fakes import Broken, LeastSquares, line
 from tunbridge.bench import runner
 from tunbridge.bench.budget import Budget
 from tunbridge.bench.store import Store

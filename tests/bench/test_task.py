@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from bench.fakes import line
+from bench_fakes import line
 from tunbridge.bench.budget import Budget
 
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from bench.fakes import HELD, LeastSquares, line, train
+from bench_fakes import HELD, LeastSquares, line, train
 from tunbridge.bench import runner, tuning
 from tunbridge.bench.budget import Budget, Meter
 from tunbridge.inference.registry import METHODS

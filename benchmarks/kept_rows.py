@@ -1,7 +1,7 @@
 """Keep the rows of `tunbridge bench` for the documentation.
 
     tunbridge bench SUITE --out FOLDER ...
-    python benchmarks/bench.py FOLDER "the command that made it"
+    python benchmarks/kept_rows.py FOLDER "the command that made it"
     -> benchmarks/results/bench_SUITE.json, a file for each suite in the folder
 
 Curves are left out; FOLDER/report.html draws them.
@@ -20,7 +20,9 @@ def main(folder: str, command: str) -> None:
         rows = store.rows()
     for suite in dict.fromkeys(row["suite"] for row in rows):
         kept = [row | {"curves": {}} for row in rows if row["suite"] == suite]
-        record(f"bench_{suite}", {"made by": command, "rows": kept}, command=f"bench.py FOLDER {command!r}", show=False)
+        record(
+            f"bench_{suite}", {"made by": command, "rows": kept}, command=f"kept_rows.py FOLDER {command!r}", show=False
+        )
         print(f"bench_{suite}.json: {len(kept)} rows, {sum(row['status'] == 'failed' for row in kept)} failed")
 
 
