@@ -63,4 +63,5 @@ if __name__ == "__main__":
             if chosen and (options.again or name not in recorded("truth").get(section, {})):
                 found = row(method, problem)
                 put("truth", section, name, found)
+                jax.clear_caches()  # programs of a hundred fits are more than a process may map
                 print(section, name, {part: value for part, value in found.items() if part != "notes"}, flush=True)
