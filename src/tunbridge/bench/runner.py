@@ -3,13 +3,14 @@
 import contextlib
 import dataclasses
 import datetime
-import itertools
+import gc
 import logging
 import os
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -36,8 +37,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULTS = ("map", "ensemble", "mcdropout", "laplace", "meanfield", "sghmc", "nuts", *BASELINES)
 """What a suite runs unless it is told: one method a family, and the baselines."""
-_KEPT = 10
-"""Rows after which a process forgets the programs it compiled: thousands of them exhaust what it may map."""
+_MAPS, _MOST_MAPS = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
+"""Where Linux says which pieces of memory a process has mapped, one a line, and how many it may have."""
 _THREADS = "NPROC"
 """How many threads XLA, and lanes of members, may use in a process."""
 
@@ -173,14 +174,20 @@ def _threads(processes: int) -> Iterator[None]:
             os.environ.pop(_THREADS, None)
 
 
-_made = itertools.count(1)
+def _crowded() -> bool:
+    """Whether half of the pieces of memory that a process may map are taken: each compiled program has some."""
+    if not (_MAPS.exists() and _MOST_MAPS.exists()):
+        return False
+    with _MAPS.open() as maps:
+        return sum(1 for _ in maps) > int(_MOST_MAPS.read_text()) // 2
 
 
 def work(job: Job) -> Done:
     """The row of a job; one that fails has its error in its row."""
     began = time.perf_counter()
-    if next(_made) % _KEPT == 0:
+    if _crowded():
         jax.clear_caches()
+        gc.collect()
     row: dict[str, Any] = {
         **dict(zip(("suite", "task", "split", "method", "key"), job.identity, strict=True)),
         **{"status": "done", "error": None, "kind": job.task.kind, "settings": {}, "train_rows": None},

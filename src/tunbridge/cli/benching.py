@@ -10,6 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import jax
 import joblib
 
 from tunbridge.bench.board import page
@@ -22,6 +23,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.tables import to_text
 
 RESULTS = "results.sqlite"
+_PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
 
 
 def names(given: str) -> list[str]:
@@ -96,6 +98,24 @@ def spread(backend: str, jobs: int) -> Iterator[None]:
         stack.enter_context(Client(cluster))
         stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
         yield
+
+
+@contextlib.contextmanager
+def programs(folder: Path) -> Iterator[None]:
+    """Compiled programs are kept in a folder, for all processes and for a run that goes on.
+
+    Where JAX_COMPILATION_CACHE_DIR names one, that one is kept.
+    """
+    if _PROGRAMS in os.environ:
+        yield
+        return
+    os.environ[_PROGRAMS] = str(folder.absolute())
+    jax.config.update("jax_compilation_cache_dir", os.environ[_PROGRAMS])
+    try:
+        yield
+    finally:
+        del os.environ[_PROGRAMS]
+        jax.config.update("jax_compilation_cache_dir", None)
 
 
 class Bar:

@@ -135,14 +135,13 @@ class Iterative(Method):
         """The posterior that the members of one fit leave behind; `data` is the rows, or the first of a stream."""
 
     def start(self, key: Key, target: Target, batch: Data) -> Params:
-        """Where to start: the network's own initial weights, scales at their medians, noise from its prior."""
+        """Where to start: the network's own initial weights, all else at its prior's median."""
         model = target.model
-        key_weights, key_noise = jax.random.split(key)
-        weights = model.network.init(key_weights, batch.x)
+        weights = model.network.init(jax.random.split(key)[0], batch.x)
         layout = model.network.layout(weights)
         scales = model.prior.median_scales(weights, layout)
         raw = model.prior.raw(weights, scales, layout)
-        return Params(raw, scales, model.likelihood.sample_noise(key_noise))
+        return Params(raw, scales, model.likelihood.median_noise())
 
     def believed(self, model: Model) -> Model:
         """The model as this method takes it: as it is."""

@@ -24,10 +24,6 @@ class Mode(Descent):
         """Log likelihood + log prior of the weights."""
         return target.log_likelihood(params, batch) + target.log_prior_weights(params)
 
-    def start(self, key: Key, target: Target, batch: Data) -> Params:
-        """The network's own initial weights, all unknowns at the medians of their priors."""
-        return super().start(key, target, batch)._replace(noise=target.model.likelihood.median_noise())
-
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """The optimiser's state."""
         patience = () if self.train.patience is None else Patience.fresh()

@@ -120,7 +120,7 @@ class StochasticGradient(Thermometer):
         return min(num, _BATCH) if self.run.batch_size is None else self.run.batch_size
 
     def start(self, key: Key, target: Target, batch: Data) -> Params:
-        """The network's own initial weights, scales at their medians, noise from its prior."""
+        """The network's own initial weights, all else at its prior's median."""
         return Iterative.start(self, key, target, batch)
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
@@ -174,6 +174,7 @@ class StochasticGradient(Thermometer):
             measured = tuning.measure(key_curvature, target, self.gradient, anchor, position, batch, metric)
             step_size = measured.step_size(friction, self.schedule.reach)
             tuned = tuning.begin(variance, slope, measured, step_size, warmup)
+            friction = tuning.friction(friction, warmup)
         motion = Motion(position, jnp.zeros_like(position), friction, jnp.asarray(step_size, position.dtype))
         noise = jnp.zeros_like(position) if self.known_noise is None else ()
         zero = jnp.zeros((), jnp.int32)
@@ -240,7 +241,7 @@ class StochasticGradient(Thermometer):
 
         def descend() -> tuple[Metric, Tuning, Array]:
             follows, metric = tuning.descent(tuned, slope)
-            stride = tuning.stride(self.damping, state.step, state.warmup)
+            stride = tuning.stride(state.motion.friction, state.step, state.warmup)
             return metric, follows, stride.astype(slope.dtype)
 
         return jax.lax.cond(tuned.descends, descend, lambda: (found, tuned, step_size.astype(slope.dtype)))

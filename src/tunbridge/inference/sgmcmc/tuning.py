@@ -30,8 +30,8 @@ _PERCENT = (40, 60, 80)
 NUM_MEETINGS = len(_PERCENT)
 _STIFFNESS, _HEAT = 0.1, 0.05
 """The step size times the largest curvature, and by how much gradient noise may heat the chain."""
-_STRIDE = 0.02
-"""A step of the descent, in the prior's scales and for momentum that is forgotten at once."""
+_STRIDE, _FRICTION = 0.04, 0.1
+"""A step of the descent, in the prior's scales and for momentum that is forgotten at once; the least friction there."""
 _ACCEPTANCE, _GAIN = 0.65, 0.05
 """The acceptance that corrected steps are tuned to, and how fast."""
 _MEMORY = 0.95
@@ -86,6 +86,11 @@ def descent(tuning: Tuning, slope: Array) -> tuple[Tuning, Metric]:
     squares = _MEMORY * tuning.squares + (1.0 - _MEMORY) * slope**2
     stiffness = jnp.maximum(jnp.sqrt(squares / tuning.variance), 1.0 / tuning.variance)
     return tuning._replace(squares=squares), Metric(1.0 / stiffness, jnp.sqrt(stiffness))
+
+
+def friction(usual: Array, warmup: Array) -> Array:
+    """That of the descent, where there is one: with less a chain passes the posterior by and comes back late."""
+    return jnp.where(warmup > 0, jnp.maximum(usual, _FRICTION), usual)
 
 
 def stride(friction: Any, step: Array, warmup: Array) -> Array:

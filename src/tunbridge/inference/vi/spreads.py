@@ -114,7 +114,7 @@ class Dense(Spread):
 
     rho: Array
     lower: Array
-    """Of which the part below the diagonal counts: L there, its rows in units of the diagonal."""
+    """Of which the part below the diagonal counts: L there, in the units of `triangular`."""
 
     @staticmethod
     def of(sds: Array) -> "Dense":
@@ -298,8 +298,10 @@ def triangle(num: int) -> int:
 
 
 def triangular(rho: Array, lower: Array) -> Array:
-    """A lower triangular matrix with softplus on its diagonal, and rows in units of it.
+    """A lower triangular matrix with softplus on its diagonal, and rows in units of it over the root of their length.
 
-    So one step size serves whatever the units of a weight are.
+    So one step size serves whatever the units of a weight are and however many there are: a step of Adam moves all
+    numbers of a row, most of them by noise alone.
     """
-    return softplus(rho)[:, None] * (jnp.tril(lower, -1) + jnp.eye(len(rho), dtype=rho.dtype))
+    below = jnp.tril(lower, -1) / math.sqrt(len(rho))
+    return softplus(rho)[:, None] * (below + jnp.eye(len(rho), dtype=rho.dtype))
