@@ -151,7 +151,8 @@ def run(jobs: Sequence[Job], store: Store, *, each: Callable[[Done], None] = lam
     known, tally = store.done(), Tally()
     ahead = [job for job in jobs if job.identity not in known]
     parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
-    with _threads(parallel.n_jobs):
+    with _threads(parallel.n_jobs), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "A worker stopped")  # joblib renews one that has grown; no row is lost
         for done in parallel(joblib.delayed(work)(job) for job in ahead):
             began = time.perf_counter()
             store.add(done.row)

@@ -75,7 +75,7 @@ class Diagonal(Block):
 
 
 class Spectral(Block):
-    r"""H~ as :math:`U \Lambda U^\top` with orthonormal columns U, all of them or the leading ones."""
+    r"""H~ as :math:`U \Lambda U^\top` with orthonormal columns U, all of them or the leading ones and some of zeros."""
 
     index: Array
     scale: Array

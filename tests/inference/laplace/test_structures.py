@@ -63,6 +63,20 @@ def test_full_is_the_sum_of_outer_products_and_the_diagonal_its_diagonal(classes
     np.testing.assert_allclose(precision(blocks, local.size), wanted, rtol=1e-8, atol=1e-9)
 
 
+def test_rows_that_say_the_same_leave_shapes_and_the_matrix_as_they_are(x64):
+    """What is compiled for one table serves another, whatever the rank of its curvature."""
+    data = table(4)
+    twice = tb.Data(data.x[jnp.array([0, 1, 0, 1])], data.y[jnp.array([0, 1, 0, 1])])
+    found = []
+    for rows in (data, twice):
+        local, bound = local_of(tb.networks.MLP((5,)), rows, tb.likelihoods.Gaussian(0.5))
+        _, blocks, _ = measured(FULL, local, bound)
+        wanted = by_definition(local, bound) + np.eye(local.size) / 0.7**2
+        np.testing.assert_allclose(precision(blocks, local.size), wanted, rtol=1e-8, atol=1e-9)
+        found.append(jax.tree.map(jnp.shape, blocks))
+    assert found[0] == found[1]
+
+
 @pytest.mark.slow
 def test_blocks_are_those_of_the_whole_matrix(classes):
     local, data = classes

@@ -103,7 +103,7 @@ def test_bound_and_kl_to_the_posterior_make_up_the_log_evidence(family, x64):
         order = np.ix_([2, 0, 1], [2, 0, 1])
         root = np.linalg.cholesky(covariance[order])
         spread = type(q.spreads[0])(
-            jnp.asarray(np.log(np.expm1(np.diag(root)))), jnp.asarray(root / np.diag(root)[:, None])
+            jnp.asarray(np.log(np.expm1(np.diag(root)))), jnp.asarray(np.sqrt(3.0) * root / np.diag(root)[:, None])
         )
         q, dense = Gaussian(params, (spread,), q.groups), covariance
     bound = tb.VariationalGaussian(model, jax.random.key(0), q).elbo(problem.data, num=1000)

@@ -27,6 +27,14 @@ def test_softplus_and_its_inverse_are_exact_in_double_precision(x64):
     np.testing.assert_allclose(softplus(inverse_softplus(jnp.array([1e-6, 0.1, 40.0]))), [1e-6, 0.1, 40.0], rtol=1e-10)
 
 
+@pytest.mark.parametrize("size", [3, 30, 300])
+def test_a_step_of_all_numbers_widens_a_full_covariance_alike_at_any_size(size):
+    """Adam moves each number by its step size: standard deviations must not grow with how many there are."""
+    start = spreads.Dense.of(jnp.ones(size))
+    moved = spreads.Dense(start.rho, start.lower + 0.5)
+    assert float(jnp.sqrt(moved.variance()).max()) == pytest.approx(np.sqrt(1 + 0.25 * (size - 1) / size), rel=1e-4)
+
+
 def _spreads():
     rng = np.random.default_rng(3)
 

@@ -101,7 +101,7 @@ def test_sticking_to_the_landing_has_no_variance_at_the_posterior(x64):
     params = tb.Params({"layers": [{"weight": jnp.asarray(mean[1:, None]), "bias": jnp.asarray(mean[:1])}]})
     q = tb.families.Full().around(jax.random.key(0), params, params, model.network.layout(params.weights))
     spread = type(q.spreads[0])(
-        jnp.asarray(np.log(np.expm1(np.diag(root)))), jnp.asarray(root / np.diag(root)[:, None])
+        jnp.asarray(np.log(np.expm1(np.diag(root)))), jnp.asarray(np.sqrt(3.0) * root / np.diag(root)[:, None])
     )
     q = type(q)(params, (spread,), q.groups)
     slopes = _estimates(tb.FullRank(), model, data, q)

@@ -312,11 +312,11 @@ def _spectral(part: Part, scale: np.ndarray, vectors: np.ndarray, values: np.nda
 
 
 def _from_rows(part: Part, rows: np.ndarray, scale: np.ndarray, uniform: bool) -> Block:
-    """From rows R of a root, H~ = R^T R, by the eigenvectors of R R^T."""
+    """From rows R of a root, H~ = R^T R, by the eigenvectors of R R^T; 0 for those of no size, so that shapes stay."""
     values, turned = linalg.eigh(rows @ rows.T)
     kept = values > _NEGLIGIBLE * values.max(initial=0.0)
-    vectors = (rows.T @ turned[:, kept]) / np.sqrt(values[kept])
-    return _spectral(part, scale, vectors, values[kept], uniform)
+    vectors = (rows.T @ turned) * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    return _spectral(part, scale, vectors, np.where(kept, values, 0.0), uniform)
 
 
 def _diagonal(part: Part, total: np.ndarray, variances: np.ndarray, uniform: bool) -> Block:

@@ -65,6 +65,7 @@ class Report(NamedTuple):
 
     measured: Measured
     log_step: Array
+    caution: Array
     gathered: PyTree
 
 
@@ -173,7 +174,7 @@ class StochasticGradient(Thermometer):
             metric = self._metric(memory, position)
             measured = tuning.measure(key_curvature, target, self.gradient, anchor, position, batch, metric)
             step_size = measured.step_size(friction, self.schedule.reach)
-            tuned = tuning.begin(variance, slope, measured, step_size, warmup)
+            tuned = tuning.begin(variance, slope, measured, step_size, warmup, position)
             friction = tuning.friction(friction, warmup)
         motion = Motion(position, jnp.zeros_like(position), friction, jnp.asarray(step_size, position.dtype))
         noise = jnp.zeros_like(position) if self.known_noise is None else ()
@@ -207,7 +208,8 @@ class StochasticGradient(Thermometer):
         adapts = state.step < state.warmup
         if state.tuning:  # what the descent comes by at first says nothing of the posterior
             adapts &= state.step >= tuning.arrival(state.warmup)
-        memory = self._found.follow(state.metric, slope.gradient, adapts)
+        seen = jnp.nan_to_num(slope.gradient) if state.tuning else slope.gradient
+        memory = self._found.follow(state.metric, seen, adapts)
         pace = self.schedule.at(jnp.maximum(state.step - state.warmup, 0))
         metric, tuned, step_size = self._found.metric(memory), state.tuning, pace.step * self._size(state.tuning)
         if tuned:
@@ -218,6 +220,10 @@ class StochasticGradient(Thermometer):
         motion, log_density, acceptance = self._advance(key, target, state, batch, push, slope)
         if tuned:
             motion, tuned = self._taught(state, motion, tuned, acceptance)
+            lost = adapts & ~tuned.descends & ~(jnp.isfinite(log_density) & jnp.all(jnp.isfinite(motion.position)))
+            motion, tuned = tuning.rescued(tuned, motion, lost)
+            memory = self._found.forget(memory, lost)
+            log_density = jnp.where(lost, jnp.finfo(log_density.dtype).min, log_density)
         energy = motion.step_size * motion.momentum * times(metric, motion.momentum)
         unit = 1.0 if self.correction else self.splitting.unit(motion.friction)
         heat = state.heat + (1.0 - _MEMORY) * (energy / unit - state.heat)
@@ -314,7 +320,8 @@ class StochasticGradient(Thermometer):
         """What was measured at the last meeting, and what the preconditioner gathered since."""
         if not state.tuning:
             return ()
-        return Report(state.tuning.measured, jnp.log(state.tuning.step_size), self._found.report(state.metric))
+        tuned = state.tuning
+        return Report(tuned.measured, jnp.log(tuned.step_size), tuned.caution, self._found.report(state.metric))
 
     def meet(self, key: Key, target: Target, state: State, batch: Data, reports: Report) -> State:
         """A metric from all chains; at the last meeting one step size for all."""
@@ -327,11 +334,14 @@ class StochasticGradient(Thermometer):
         metric = self._metric(memory, position)
         measured = tuning.measure(key_curvature, target, self.gradient, state.anchor, position, batch, metric)
         chosen = jax.tree.map(lambda old, new: jnp.where(last, old, new), pooled, measured)
-        step_size = chosen.step_size(self.damping, self.schedule.reach)
+        caution = jnp.min(reports.caution)
+        step_size = caution * chosen.step_size(self.damping, self.schedule.reach)
         if self.correction is not None:
             step_size = jnp.where(last, jnp.exp(jnp.mean(reports.log_step)), step_size)
         step_size = step_size.astype(position.dtype)
-        tuned = state.tuning._replace(step_size=step_size, measured=chosen, left=state.tuning.left - 1)
+        tuned = state.tuning._replace(
+            step_size=step_size, measured=chosen, left=state.tuning.left - 1, refuge=position, caution=caution
+        )
         shake = shaken(metric, normal(key_momentum, position.shape, position.dtype))
         friction = jnp.asarray(self.damping, position.dtype)
         motion = Motion(position, shake / jnp.sqrt(step_size), friction, step_size)

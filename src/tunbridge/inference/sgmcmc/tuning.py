@@ -6,7 +6,8 @@ chain by :math:`\eta v / 2 \alpha`, with :math:`\alpha` the friction: the defaul
 
 The first part of warm-up is a descent in steps of the prior's scales, which finds the posterior from afar. Then the
 chains meet three times: at each they pool what their preconditioners gathered and measure; at the last they agree on
-one step size.
+one step size. A chain that is lost in between, in a place that is stiffer than where it measured, goes back to where it
+met the others, with a quarter of the step.
 """
 
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from tunbridge.core.types import Key, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.sampler import shapes
 from tunbridge.inference.sgmcmc.preconditioners import Metric
+from tunbridge.inference.sgmcmc.splittings import Motion
 from tunbridge.inference.sgmcmc.subsampling import Estimator, Slope
 from tunbridge.model.model import Target
 
@@ -68,6 +70,10 @@ class Tuning(NamedTuple):
     """The descent's running mean of squared gradients."""
     left: Array
     """Meetings that lie ahead."""
+    refuge: Array
+    """Where the chain was when it last met the others."""
+    caution: Array
+    """What the measured step size is multiplied with: less each time that a chain is lost."""
 
     @property
     def descends(self) -> Array:
@@ -75,10 +81,12 @@ class Tuning(NamedTuple):
         return self.left == NUM_MEETINGS
 
 
-def begin(variance: Array, slope: Array, measured: Measured, step_size: Array, warmup: Array) -> Tuning:
+def begin(
+    variance: Array, slope: Array, measured: Measured, step_size: Array, warmup: Array, position: Array
+) -> Tuning:
     """Before the first step."""
     left = jnp.where(warmup > 0, NUM_MEETINGS, 0).astype(jnp.int32)
-    return Tuning(step_size, measured, variance, slope**2, left)
+    return Tuning(step_size, measured, variance, slope**2, left, position, jnp.ones_like(step_size))
 
 
 def descent(tuning: Tuning, slope: Array) -> tuple[Tuning, Metric]:
@@ -109,6 +117,17 @@ def answer(tuning: Tuning, acceptance: Array) -> Tuning:
     learns = (tuning.left > 0) & ~tuning.descends
     factor = jnp.exp(_GAIN * (jnp.nan_to_num(acceptance, nan=_ACCEPTANCE) - _ACCEPTANCE))
     return tuning._replace(step_size=jnp.where(learns, factor, 1.0).astype(tuning.step_size.dtype) * tuning.step_size)
+
+
+def rescued(tuning: Tuning, motion: Motion, lost: Array) -> tuple[Motion, Tuning]:
+    """Back at the refuge, at rest and with a quarter of the step, where a chain is lost."""
+    factor = jnp.where(lost, 0.25, 1.0).astype(motion.step_size.dtype)
+    motion = motion._replace(
+        position=jnp.where(lost, tuning.refuge, motion.position),
+        momentum=jnp.where(lost, 0.0, motion.momentum),
+        step_size=factor * motion.step_size,
+    )
+    return motion, tuning._replace(step_size=factor * tuning.step_size, caution=factor * tuning.caution)
 
 
 def measure(
