@@ -14,6 +14,7 @@ from IPython.display import Markdown
 
 from tunbridge import METHODS, Run, Train
 from tunbridge.bench import Leaderboard, published
+from tunbridge.bench.board import pictures
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.S)
@@ -77,8 +78,20 @@ def leaderboard(suite: str) -> Markdown:
         return Markdown(f"No run of this suite is committed yet: `tunbridge bench {suite}` makes one.")
     kept = results(f"bench_{suite}")
     machine = kept["machine"]
-    made = f"By `{kept['made by']}`, {machine['date']}, {machine['cores']} cores {machine['processor']}."
+    tasks: dict[str, list[str]] = {}
+    for row in kept["rows"]:
+        tasks.setdefault(row["provenance"]["device"], []).append(row["task"])
+    known = {"cpu": f"{machine['cores']} cores {machine['processor']}"}
+    places = (f"{', '.join(dict.fromkeys(names))} on {known.get(place, place)}" for place, names in tasks.items())
+    made = f"By `{kept['made by']}`, {machine['date']}: {'; '.join(places)}."
     return Markdown(f"{made}\n\n{Leaderboard.of(kept['rows']).to_markdown()}")
+
+
+def changes(suite: str, figure: str) -> None:
+    """Draw a figure of the committed run of a suite as its inputs change, a line a method."""
+    rows = results(f"bench_{suite}")["rows"]
+    look = pictures.looks(sorted({row["method"] for row in rows}))
+    pictures.panels(pictures.by_change(rows)[figure], look, "severity", figure, lambda _: None)
 
 
 def beside(suite: str) -> Markdown:

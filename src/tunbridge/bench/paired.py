@@ -7,6 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import stats
 
+from tunbridge.core.tables import written
+
 
 class Interval(NamedTuple):
     """A mean, its standard error, and the ends of its confidence interval; NaN where one value says nothing of them."""
@@ -65,7 +67,7 @@ def plus_minus(mean: float, error: float) -> str:
     ('2.90±0.18', '2.901')
     """
     if not math.isfinite(error) or error <= 0:
-        return f"{mean:.4g}"
+        return written(mean)
     digits = min(max(1 - math.floor(math.log10(error)), 0), 8)
     return f"{mean:.{digits}f}±{error:.{digits}f}"
 

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import html
 import io
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -149,5 +150,7 @@ def _cells(row: Row) -> str:
 
 
 def written(value: Any) -> str:
-    """Words as they are, numbers to four digits."""
+    """Words as they are, numbers to four digits, a dash where there is none."""
+    if isinstance(value, float) and math.isnan(value):
+        return "-"
     return value if isinstance(value, str) else f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

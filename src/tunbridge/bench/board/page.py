@@ -18,7 +18,6 @@ from tunbridge.plots.curves import GREY
 _FIDELITY = ("total variation", "agreement", "sliced Wasserstein", "mean error", "sd ratio")
 _COSTS = ("seconds", "tuning seconds", "gradients", "networks", "ms a row", "MB")
 _AXES = {"gradients": "per-example gradients of a fit", "seconds": "seconds of a fit"}
-_KNOWN = ("calibration", "function", "sd by distance", "sd by rows")
 
 
 def page(rows: Iterable[Row], title: str, command: str, *, figure: str | None = None) -> str:
@@ -90,7 +89,7 @@ def _difference(pair: Pair) -> dict[str, str]:
         "task": pair.task,
         "method": pair.method,
         "mean": plus_minus(pair.mean, pair.error),
-        "behind": f"{pair.behind.mean:.4g}",
+        "behind": written(pair.behind.mean),
         "corrected error": f"{pair.behind.error:.2g}" if pair.judged else "-",
         "interval": f"{pair.behind.low:.3g} to {pair.behind.high:.3g}" if pair.judged else "-",
         "verdict": pair.verdict,
@@ -182,19 +181,16 @@ def _functions(made: Page, standing: Standing, look: pictures.Looks) -> None:
 
 def _lines(made: Page, standing: Standing, look: pictures.Looks) -> None:
     """Uncertainty by distance and by the number of rows, and whatever else has a curve `this by that`."""
-    others = dict.fromkeys(name for row in standing.rows for name in row.get("curves", {}))
-    named = {
-        "sd by distance": ("Uncertainty against distance from the data", "distance to the nearest training input"),
-        "sd by rows": ("Epistemic uncertainty against the number of rows", "training rows"),
-    }
-    named |= {name: (name, name.split(" by ")[1]) for name in others if " by " in name and name not in _KNOWN}
-    for name, (title, xlabel) in named.items():
-        found = pictures.mean_curves(standing.rows, name)
-        if found:
-            made.heading(f"{standing.suite}: {title[0].lower()}{title[1:]}")
-            ylabel = "epistemic sd" if name in _KNOWN else name.split(" by ")[0]
-            finish = _logarithmic if name == "sd by rows" else _plain
-            made.figure(pictures.panels(found, look, xlabel, ylabel, finish), f"{title}; means over splits.")
+    for name, title, xlabel, finish in (
+        ("sd by distance", "uncertainty against distance", "distance to the nearest training input", _plain),
+        ("sd by rows", "epistemic uncertainty against the number of rows", "training rows", _logarithmic),
+    ):
+        if found := pictures.mean_curves(standing.rows, name):
+            made.heading(f"{standing.suite}: {title}")
+            made.figure(pictures.panels(found, look, xlabel, "epistemic sd", finish), "Means over splits.")
+    for figure, changes in pictures.by_change(standing.rows).items():
+        made.heading(f"{standing.suite}: {figure} as inputs change")
+        made.figure(pictures.panels(changes, look, "severity", figure, _plain), "Means over splits.")
 
 
 def _logarithmic(axes: Any) -> None:

@@ -143,8 +143,8 @@ def _legend(figure: Any, places: Sequence[Any]) -> None:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
             found.setdefault(label, handle)
     figure.legend(
-        found.values(), found.keys(), loc="outside lower center", ncols=min(len(found), 6), frameon=False,
-        fontsize="small",
+        found.values(), found.keys(), loc="outside lower center", ncols=max(int(figure.get_figwidth() / 1.6), 1),
+        frameon=False, fontsize="small",
     )  # fmt: skip
 
 
@@ -156,6 +156,21 @@ def mean_curves(rows: Sequence[Row], name: str) -> dict[str, dict[str, Curve]]:
         if curve and len(curve["x"]) > 1:
             found.setdefault(row["task"], {}).setdefault(row["method"], []).append(curve)
     return {task: {method: _mean(each) for method, each in curves.items()} for task, curves in found.items()}
+
+
+def by_change(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Curve]]]:
+    """For each figure with curves `figure by change`: those of each change, and of each task where there are several.
+
+    Curves of standard deviations, `sd by ...`, are left out.
+    """
+    found: dict[str, dict[str, dict[str, Curve]]] = {}
+    names = dict.fromkeys(name for row in rows for name in row.get("curves", {}))
+    for name in (name for name in names if " by " in name and not name.startswith("sd ")):
+        figure, change = name.split(" by ")
+        curves = mean_curves(rows, name)
+        for task, own in curves.items():
+            found.setdefault(figure, {})[change if len(curves) == 1 else f"{task}, {change}"] = own
+    return found
 
 
 def _mean(curves: Sequence[Curve]) -> Curve:
