@@ -94,11 +94,9 @@ def changes(suite: str, figure: str) -> None:
     pictures.panels(pictures.by_change(rows)[figure], look, "severity", figure, lambda _: None)
 
 
-def beside(suite: str) -> Markdown:
-    """The same beside what papers print."""
-    if not (ROOT / "benchmarks" / "results" / f"bench_{suite}.json").exists():
-        return Markdown("")
-    return Markdown(Leaderboard.of(results(f"bench_{suite}")["rows"]).beside(published(suite)).to_markdown())
+def beside(name: str, suite: str = "uci") -> Markdown:
+    """A committed run of a suite beside what papers print."""
+    return Markdown(Leaderboard.of(results(f"bench_{name}")["rows"]).beside(published(suite)).to_markdown())
 
 
 def readme() -> str:

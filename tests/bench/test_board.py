@@ -89,12 +89,16 @@ def test_what_comes_from_rows_is_escaped():
     assert "&lt;script&gt;alert(1)" in page
 
 
-def test_other_curves_and_figures_are_shown_by_name():
+def test_other_figures_are_shown_by_name_and_curves_of_changes_together():
     line = {"x": [1, 2, 3], "y": [0.9, 0.8, 0.6]}
-    made = [row(method=name, figures={"NLL": 1.0, "luck": 3.0}, curves={"accuracy by severity": line}) for name in "ab"]
-    found = headings(tb.bench.page(made, title="Shift", command="none"))
-    assert "small: luck" in found
-    assert "small: accuracy by severity" in found
+    curves = {"accuracy by noise": line, "accuracy by blur": line, "sd by distance": line}
+    made = [row(method=name, figures={"NLL": 1.0, "luck": 3.0}, curves=curves) for name in "ab"]
+    page = tb.bench.page(made, title="Shift", command="none")
+    assert "small: luck" in headings(page)
+    assert headings(page).count("small: accuracy as inputs change") == 1
+    assert pictures.by_change(made) == {"accuracy": {name: {"a": line, "b": line} for name in ("noise", "blur")}}
+    two = [*made, row(task="wine", curves={"accuracy by blur": line})]
+    assert list(pictures.by_change(two)["accuracy"]) == ["noise", "diabetes, blur", "wine, blur"]
 
 
 def test_curves_are_averaged_where_all_of_them_are():

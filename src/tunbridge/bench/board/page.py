@@ -182,7 +182,12 @@ def _functions(made: Page, standing: Standing, look: pictures.Looks) -> None:
 def _lines(made: Page, standing: Standing, look: pictures.Looks) -> None:
     """Uncertainty by distance and by the number of rows, and whatever else has a curve `this by that`."""
     for name, title, xlabel, finish in (
-        ("sd by distance", "uncertainty against distance", "distance to the nearest training input", _plain),
+        (
+            "sd by distance",
+            "uncertainty against distance from the data",
+            "distance to the nearest training input",
+            _plain,
+        ),
         ("sd by rows", "epistemic uncertainty against the number of rows", "training rows", _logarithmic),
     ):
         if found := pictures.mean_curves(standing.rows, name):
