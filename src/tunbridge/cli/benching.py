@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import joblib
+from jax.experimental.compilation_cache import compilation_cache
 
 from tunbridge.bench.board import page
 from tunbridge.bench.leaderboard import Leaderboard
@@ -23,7 +24,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.tables import to_text
 
 RESULTS = "results.sqlite"
-_PROGRAMS = "JAX_COMPILATION_CACHE_DIR"
+_PROGRAMS, _WORTH_KEEPING = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 
 
 def names(given: str) -> list[str]:
@@ -106,16 +107,25 @@ def programs(folder: Path) -> Iterator[None]:
 
     Where JAX_COMPILATION_CACHE_DIR names one, that one is kept.
     """
-    if _PROGRAMS in os.environ:
+    if _PROGRAMS.upper() in os.environ:
         yield
         return
-    os.environ[_PROGRAMS] = str(folder.absolute())
-    jax.config.update("jax_compilation_cache_dir", os.environ[_PROGRAMS])
+    told: dict[str, Any] = {_PROGRAMS: str(folder.absolute()), _WORTH_KEEPING: 0.1}
+    os.environ.update({name.upper(): str(value) for name, value in told.items()})  # for processes that are started here
+    _keep(told)
     try:
         yield
     finally:
-        del os.environ[_PROGRAMS]
-        jax.config.update("jax_compilation_cache_dir", None)
+        for name in told:
+            del os.environ[name.upper()]
+        _keep({_PROGRAMS: None, _WORTH_KEEPING: 1.0})
+
+
+def _keep(told: Mapping[str, Any]) -> None:
+    """Where this process keeps programs, and which."""
+    for name, value in told.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
 
 
 class Bar:
