@@ -212,6 +212,27 @@ class Point(Posterior):
         return self.sample(key, 1)
 
 
+class Weightless(Posterior):
+    """What predicts and has no weights to draw."""
+
+    @property
+    @abc.abstractmethod
+    def refusal(self) -> InputError:
+        """What is said to those who ask for weights."""
+
+    def sample(self, key: Key, num: int) -> Params:
+        """Refused: there are no weights."""
+        raise self.refusal
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """Refused: there are no weights."""
+        raise self.refusal
+
+    def draw_like(self) -> None:
+        """None: there are no weights."""
+        return
+
+
 class Draws(Posterior):
     """Equally weighted draws, with leading axis (draws,)."""
 

@@ -7,14 +7,14 @@ from jax import Array
 
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, Params, Predictive, PyTree
+from tunbridge.core.types import Key, Predictive, PyTree
 from tunbridge.inference import mixing
-from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.posteriors import Weightless
 from tunbridge.inference.summary import Summary
 from tunbridge.predict.push import push_outputs
 
 
-class Recorded(Posterior):
+class Recorded(Weightless):
     """The network's outputs at some inputs, (chains, draws, points, outputs), with the noise of each draw.
 
     What `Run(keep=x)` leaves of a sampler. It predicts at these inputs, and says whether the chains agree there.
@@ -41,17 +41,10 @@ class Recorded(Posterior):
         """(chains, draws)."""
         return self.outputs.shape[0], self.outputs.shape[1]
 
-    def sample(self, key: Key, num: int) -> Params:
-        """Refused: there are no weights."""
-        raise _no_weights()
-
-    def components(self, key: Key, num: int | None) -> Params:
-        """Refused: there are no weights."""
-        raise _no_weights()
-
-    def draw_like(self) -> None:
-        """None: there are no weights."""
-        return
+    @property
+    def refusal(self) -> InputError:
+        """Weights were not kept."""
+        return InputError("a posterior that kept weights", "one of Run(keep=x)", "Leave keep= out to keep weights.")
 
     @property
     def num_outputs(self) -> int:
@@ -90,7 +83,3 @@ class Recorded(Posterior):
                 "Name all inputs in Run(keep=x), or keep weights.",
             )
         return np.asarray(found)
-
-
-def _no_weights() -> InputError:
-    return InputError("a posterior that kept weights", "one of Run(keep=x)", "Leave keep= out to keep weights.")

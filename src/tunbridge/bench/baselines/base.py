@@ -14,9 +14,9 @@ from threadpoolctl import threadpool_limits
 from tunbridge.bench.processes.predictive import ProcessPredictive
 from tunbridge.core.data import Data, Stream, check_x
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key, Params, Predictive
+from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method, check_door
-from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.posteriors import Posterior, Weightless
 from tunbridge.inference.summary import Summary
 from tunbridge.model.likelihoods import Categorical
 from tunbridge.model.likelihoods.base import OfClasses, OfNumbers
@@ -57,7 +57,7 @@ class Learnt(Protocol):
         ...
 
 
-class Fitted(Posterior):
+class Fitted(Weightless):
     """A baseline given data: it predicts as a posterior does, and has no weights to draw.
 
     Parameters
@@ -81,29 +81,18 @@ class Fitted(Posterior):
         with threadpool_limits(1):
             return self.learnt.predict(rows, self.key if key is None else key)
 
-    def sample(self, key: Key, num: int) -> Params:
-        """Refused: there are no weights."""
-        raise _no_weights()
-
-    def components(self, key: Key, num: int | None) -> Params:
-        """Refused: there are no weights."""
-        raise _no_weights()
-
-    def draw_like(self) -> None:
-        """None: there are no weights."""
-        return
+    @property
+    def refusal(self) -> InputError:
+        """It has none."""
+        return InputError("a posterior over weights", "a baseline, which has none", "Ask it to predict.")
 
     def summary(self) -> Summary:
         """Refused: there are no weights."""
-        raise _no_weights()
+        raise self.refusal
 
     def save(self, path: str | os.PathLike) -> None:
         """Refused: a baseline is fitted again in seconds."""
         raise InputError("a posterior of a network", "a baseline", "Fit it again, or use scikit-learn's own.")
-
-
-def _no_weights() -> InputError:
-    return InputError("a posterior over weights", "a baseline, which has none", "Ask it to predict.")
 
 
 class Baseline(Method):
