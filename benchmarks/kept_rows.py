@@ -13,15 +13,14 @@ from pathlib import Path
 
 from record import record
 
-from tunbridge.bench.store import Store
+from tunbridge.bench.store import IDENTITY, Store
 
 DRAWN = ("shift",)
-IDENTITY = ("suite", "task", "split", "method", "key")
 
 
-def main(name: str, *folders: str, command: str) -> None:
+def main(name: str, first: str, *others: str, command: str) -> None:
     rows: dict[tuple, dict] = {}
-    for folder in folders:
+    for folder in (first, *others):
         with Store(Path(folder) / "results.sqlite") as store:
             for row in store.rows():
                 rows.setdefault(tuple(row[part] for part in IDENTITY), row)

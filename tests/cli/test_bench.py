@@ -4,13 +4,10 @@ import subprocess
 import sys
 import time
 
-import jax
-import jax.numpy as jnp
 import pytest
 
 from cli.commands import call
 from tunbridge.bench.store import Store
-from tunbridge.cli import benching
 
 TOY = ("bench", "toy", "--tasks", "curve,gap", "--methods", "map", "--no-tune", "--gradients", "2000", "--quiet")
 
@@ -52,17 +49,6 @@ def test_a_killed_run_goes_on_to_the_same_table(tmp_path):
     assert call(*TOY, "--out", whole)[0] == 0
     assert _figures(killed) == _figures(whole)
     assert [row for row in _figures(killed) if row in before] == before
-
-
-def test_compiled_programs_are_kept_in_the_folder_and_settings_left_as_they_were(tmp_path, monkeypatch):
-    before = jax.config.values["jax_compilation_cache_dir"]
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
-    with benching.programs(tmp_path / "programs"):
-        assert os.environ["JAX_COMPILATION_CACHE_DIR"] == str(tmp_path / "programs")
-        jax.jit(lambda x: jnp.linalg.eigh(x @ x.T)[0].sum() + jax.random.gamma(jax.random.key(0), x).sum())(jnp.eye(5))
-    assert any((tmp_path / "programs").iterdir())
-    assert "JAX_COMPILATION_CACHE_DIR" not in os.environ
-    benching._keep({"jax_compilation_cache_dir": before, "jax_persistent_cache_min_compile_time_secs": 0.0})
 
 
 def test_results_are_not_written_over(tmp_path):

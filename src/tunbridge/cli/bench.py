@@ -44,12 +44,7 @@ def bench(
     benching.check_jobs(jobs)
     path = benching.results(out, resume)
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
-    with (
-        Store(path, rules) as store,
-        benching.programs(out / "programs"),
-        benching.spread(backend, jobs),
-        benching.Bar(plan, store, not quiet) as bar,
-    ):
+    with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
         tally = runner.run(plan, store, each=bar.advance)
         rows = [row for row in store.rows() if row["suite"] == suite]
     print(benching.write(rows, suite, out))

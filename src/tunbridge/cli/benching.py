@@ -10,9 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import jax
 import joblib
-from jax.experimental.compilation_cache import compilation_cache
 
 from tunbridge.bench.board import page
 from tunbridge.bench.leaderboard import Leaderboard
@@ -24,7 +22,6 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.tables import to_text
 
 RESULTS = "results.sqlite"
-_PROGRAMS, _WORTH_KEEPING = "jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs"
 
 
 def names(given: str) -> list[str]:
@@ -99,33 +96,6 @@ def spread(backend: str, jobs: int) -> Iterator[None]:
         stack.enter_context(Client(cluster))
         stack.enter_context(joblib.parallel_config(backend="dask", n_jobs=-1))
         yield
-
-
-@contextlib.contextmanager
-def programs(folder: Path) -> Iterator[None]:
-    """Compiled programs are kept in a folder, for all processes and for a run that goes on.
-
-    Where JAX_COMPILATION_CACHE_DIR names one, that one is kept.
-    """
-    if _PROGRAMS.upper() in os.environ:
-        yield
-        return
-    told: dict[str, Any] = {_PROGRAMS: str(folder.absolute()), _WORTH_KEEPING: 0.1}
-    os.environ.update({name.upper(): str(value) for name, value in told.items()})  # for processes that are started here
-    _keep(told)
-    try:
-        yield
-    finally:
-        for name in told:
-            del os.environ[name.upper()]
-        _keep({_PROGRAMS: None, _WORTH_KEEPING: 1.0})
-
-
-def _keep(told: Mapping[str, Any]) -> None:
-    """Where this process keeps programs, and which."""
-    for name, value in told.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 class Bar:

@@ -166,7 +166,7 @@ def by_change(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Curve]]]:
     found: dict[str, dict[str, dict[str, Curve]]] = {}
     names = dict.fromkeys(name for row in rows for name in row.get("curves", {}))
     for name in (name for name in names if " by " in name and not name.startswith("sd ")):
-        figure, change = name.split(" by ")
+        figure, _, change = name.partition(" by ")
         curves = mean_curves(rows, name)
         for task, own in curves.items():
             found.setdefault(figure, {})[change if len(curves) == 1 else f"{task}, {change}"] = own

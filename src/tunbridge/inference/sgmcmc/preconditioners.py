@@ -69,10 +69,6 @@ class Preconditioner(eqx.Module):
         """The memory after a meeting."""
         return memory
 
-    def forget(self, memory: PyTree, lost: Array) -> PyTree:
-        """The memory without what was gathered since the last meeting, where a chain is lost."""
-        return memory
-
 
 class Identity(Preconditioner):
     """All weights take the same step."""
@@ -222,11 +218,6 @@ class Fisher(Preconditioner):
         mean = jnp.where(num > 0, total / jnp.maximum(num, 1.0), memory.mean)
         return Gathered(mean, jnp.zeros_like(total), jnp.zeros_like(num), memory.floor)
 
-    def forget(self, memory: Gathered, lost: Array) -> Gathered:
-        """Squared gradients on the way to nowhere are no curvature."""
-        total, num = (jnp.where(lost, 0.0, part) for part in (memory.total, memory.num))
-        return memory._replace(total=total, num=num)
-
 
 class Groups(Preconditioner):
     """Another preconditioner whose steps are multiplied by a factor, a group of weights.
@@ -288,10 +279,6 @@ class Groups(Preconditioner):
     def meet(self, memory: tuple[Array, PyTree], reports: PyTree) -> tuple[Array, PyTree]:
         """What the inner one hears."""
         return memory[0], self.inner.meet(memory[1], reports)
-
-    def forget(self, memory: tuple[Array, PyTree], lost: Array) -> tuple[Array, PyTree]:
-        """What the inner one forgets."""
-        return memory[0], self.inner.forget(memory[1], lost)
 
 
 def _inverse(stiffness: Array) -> Metric:

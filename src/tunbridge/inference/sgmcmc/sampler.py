@@ -60,6 +60,15 @@ class State(NamedTuple):
         return self.motion.position
 
 
+class Refuge(NamedTuple):
+    """What a chain takes up again that was lost: see `State`."""
+
+    position: Array
+    metric: PyTree
+    anchor: PyTree
+    noise: PyTree
+
+
 class Report(NamedTuple):
     """What a chain tells the others."""
 
@@ -168,16 +177,17 @@ class StochasticGradient(Thermometer):
             variance = scales.prior_variance(key_prior, target, batch)
         memory = self._found.begin(like, slope, variance)
         friction = jnp.asarray(self.damping, position.dtype)
+        noise = jnp.zeros_like(position) if self.known_noise is None else ()
         tuned: Tuning | tuple[()] = ()
         step_size: Any = self.step_size
         if self._tunes:
             metric = self._metric(memory, position)
             measured = tuning.measure(key_curvature, target, self.gradient, anchor, position, batch, metric)
             step_size = measured.step_size(friction, self.schedule.reach)
-            tuned = tuning.begin(variance, slope, measured, step_size, warmup, position)
+            refuge = Refuge(position, memory, anchor, noise)
+            tuned = tuning.begin(variance, slope, measured, step_size, warmup, refuge)
             friction = tuning.friction(friction, warmup)
         motion = Motion(position, jnp.zeros_like(position), friction, jnp.asarray(step_size, position.dtype))
-        noise = jnp.zeros_like(position) if self.known_noise is None else ()
         zero = jnp.zeros((), jnp.int32)
         return State(
             motion, memory, anchor, tuned, noise, jnp.ones_like(position), zero, jnp.asarray(warmup, jnp.int32)
@@ -208,8 +218,7 @@ class StochasticGradient(Thermometer):
         adapts = state.step < state.warmup
         if state.tuning:  # what the descent comes by at first says nothing of the posterior
             adapts &= state.step >= tuning.arrival(state.warmup)
-        seen = jnp.nan_to_num(slope.gradient) if state.tuning else slope.gradient
-        memory = self._found.follow(state.metric, seen, adapts)
+        memory = self._found.follow(state.metric, slope.gradient, adapts)
         pace = self.schedule.at(jnp.maximum(state.step - state.warmup, 0))
         metric, tuned, step_size = self._found.metric(memory), state.tuning, pace.step * self._size(state.tuning)
         if tuned:
@@ -220,16 +229,31 @@ class StochasticGradient(Thermometer):
         motion, log_density, acceptance = self._advance(key, target, state, batch, push, slope)
         if tuned:
             motion, tuned = self._taught(state, motion, tuned, acceptance)
-            lost = adapts & ~tuned.descends & ~(jnp.isfinite(log_density) & jnp.all(jnp.isfinite(motion.position)))
-            motion, tuned = tuning.rescued(tuned, motion, lost)
-            memory = self._found.forget(memory, lost)
-            log_density = jnp.where(lost, jnp.finfo(log_density.dtype).min, log_density)
         energy = motion.step_size * motion.momentum * times(metric, motion.momentum)
         unit = 1.0 if self.correction else self.splitting.unit(motion.friction)
         heat = state.heat + (1.0 - _MEMORY) * (energy / unit - state.heat)
+        fresh = State(motion, memory, anchor, tuned, noise, heat, state.step + 1, state.warmup)
+        if tuned:
+            lost = adapts & tuning.lost(tuned, motion.position, log_density)
+            fresh = self._rescued(fresh, lost)
+            log_density = jnp.where(lost, jnp.finfo(log_density.dtype).min, log_density)
         nan, false = jnp.full_like(log_density, jnp.nan), jnp.asarray(False)
         info = Info.of(log_density, acceptance, false, nan, self._price(target, batch), Result.DIVERGED)
-        return State(motion, memory, anchor, tuned, noise, heat, state.step + 1, state.warmup), info
+        return fresh, info
+
+    def _rescued(self, state: State, lost: Array) -> State:
+        """Back where it last met the others, with what it remembered there, at rest and with smaller steps."""
+        assert state.tuning
+        tuned = tuning.slower(state.tuning)
+
+        def back() -> State:
+            refuge: Refuge = tuned.refuge
+            friction = jnp.asarray(self.damping, state.motion.friction.dtype)
+            motion = Motion(refuge.position, jnp.zeros_like(refuge.position), friction, tuned.step_size)
+            heat = jnp.ones_like(state.heat)
+            return State(motion, refuge.metric, refuge.anchor, tuned, refuge.noise, heat, state.step, state.warmup)
+
+        return jax.lax.cond(lost, back, lambda: state)
 
     def _estimate(self, target: Target, anchor: PyTree, state: State, batch: Data) -> tuple[Slope, PyTree]:
         """The gradient, and its variance where that is measured."""
@@ -339,8 +363,9 @@ class StochasticGradient(Thermometer):
         if self.correction is not None:
             step_size = jnp.where(last, jnp.exp(jnp.mean(reports.log_step)), step_size)
         step_size = step_size.astype(position.dtype)
+        refuge = Refuge(position, memory, state.anchor, state.noise)
         tuned = state.tuning._replace(
-            step_size=step_size, measured=chosen, left=state.tuning.left - 1, refuge=position, caution=caution
+            step_size=step_size, measured=chosen, left=state.tuning.left - 1, refuge=refuge, caution=caution
         )
         shake = shaken(metric, normal(key_momentum, position.shape, position.dtype))
         friction = jnp.asarray(self.damping, position.dtype)
@@ -362,7 +387,10 @@ class StochasticGradient(Thermometer):
         said = (
             "asymptotically exact." if exact else "not asymptotically exact: what its steps get wrong stays as a bias."
         )
-        return (f"Step size {shown}, {type(self.schedule).__name__.lower()}; {said}",)
+        notes: tuple[str, ...] = (f"Step size {shown}, {type(self.schedule).__name__.lower()}; {said}",)
+        if any(state.tuning and float(state.tuning.caution) < 1.0 for state in states):
+            notes += ("A chain was lost in warm-up and went on from an earlier place with smaller steps.",)
+        return notes
 
 
 _ROOMS = {

@@ -6,8 +6,8 @@ chain by :math:`\eta v / 2 \alpha`, with :math:`\alpha` the friction: the defaul
 
 The first part of warm-up is a descent in steps of the prior's scales, which finds the posterior from afar. Then the
 chains meet three times: at each they pool what their preconditioners gathered and measure; at the last they agree on
-one step size. A chain that is lost in between, in a place that is stiffer than where it measured, goes back to where it
-met the others, with a quarter of the step.
+one step size. A chain that is lost in warm-up, in a place that is stiffer than where it measured, goes back to where it
+met the others, with a quarter of the step; at the next meeting, if there is one, the others take such steps too.
 """
 
 from typing import Any, NamedTuple
@@ -23,7 +23,6 @@ from tunbridge.core.types import Key, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.sampler import shapes
 from tunbridge.inference.sgmcmc.preconditioners import Metric
-from tunbridge.inference.sgmcmc.splittings import Motion
 from tunbridge.inference.sgmcmc.subsampling import Estimator, Slope
 from tunbridge.model.model import Target
 
@@ -36,6 +35,8 @@ _STRIDE, _FRICTION = 0.04, 0.1
 """A step of the descent, in the prior's scales and for momentum that is forgotten at once; the least friction there."""
 _ACCEPTANCE, _GAIN = 0.65, 0.05
 """The acceptance that corrected steps are tuned to, and how fast."""
+_LEAST_CAUTION = 1e-6
+"""Ten rescues, after which a lost chain is an error."""
 _MEMORY = 0.95
 """Of the descent's running mean of squared gradients."""
 
@@ -70,8 +71,8 @@ class Tuning(NamedTuple):
     """The descent's running mean of squared gradients."""
     left: Array
     """Meetings that lie ahead."""
-    refuge: Array
-    """Where the chain was when it last met the others."""
+    refuge: PyTree
+    """What a chain was when it last met the others: its position, and what it remembered."""
     caution: Array
     """What the measured step size is multiplied with: less each time that a chain is lost."""
 
@@ -81,12 +82,10 @@ class Tuning(NamedTuple):
         return self.left == NUM_MEETINGS
 
 
-def begin(
-    variance: Array, slope: Array, measured: Measured, step_size: Array, warmup: Array, position: Array
-) -> Tuning:
+def begin(variance: Array, slope: Array, measured: Measured, step_size: Array, warmup: Array, refuge: PyTree) -> Tuning:
     """Before the first step."""
     left = jnp.where(warmup > 0, NUM_MEETINGS, 0).astype(jnp.int32)
-    return Tuning(step_size, measured, variance, slope**2, left, position, jnp.ones_like(step_size))
+    return Tuning(step_size, measured, variance, slope**2, left, refuge, jnp.ones_like(step_size))
 
 
 def descent(tuning: Tuning, slope: Array) -> tuple[Tuning, Metric]:
@@ -119,15 +118,15 @@ def answer(tuning: Tuning, acceptance: Array) -> Tuning:
     return tuning._replace(step_size=jnp.where(learns, factor, 1.0).astype(tuning.step_size.dtype) * tuning.step_size)
 
 
-def rescued(tuning: Tuning, motion: Motion, lost: Array) -> tuple[Motion, Tuning]:
-    """Back at the refuge, at rest and with a quarter of the step, where a chain is lost."""
-    factor = jnp.where(lost, 0.25, 1.0).astype(motion.step_size.dtype)
-    motion = motion._replace(
-        position=jnp.where(lost, tuning.refuge, motion.position),
-        momentum=jnp.where(lost, 0.0, motion.momentum),
-        step_size=factor * motion.step_size,
-    )
-    return motion, tuning._replace(step_size=factor * tuning.step_size, caution=factor * tuning.caution)
+def lost(tuning: Tuning, position: Array, log_density: Array) -> Array:
+    """Whether a chain that has left the descent is nowhere; one that was rescued often enough is given up."""
+    somewhere = jnp.isfinite(log_density) & jnp.all(jnp.isfinite(position))
+    return ~somewhere & ~tuning.descends & (tuning.caution > _LEAST_CAUTION)
+
+
+def slower(tuning: Tuning) -> Tuning:
+    """With a quarter of the step."""
+    return tuning._replace(step_size=0.25 * tuning.step_size, caution=0.25 * tuning.caution)
 
 
 def measure(
