@@ -125,7 +125,7 @@ def test_correlated_weights_count_by_their_own_variances(posterior):
     leaves = jax.tree.leaves(posterior.q.mean)
     sds = jnp.sqrt(jnp.asarray(flat(posterior.q.variance())))
     root = jnp.diag(sds) * jnp.sqrt(0.5) + jnp.tril(0.1 * jnp.ones((len(sds), len(sds))), -1)
-    dense = dataclasses.replace(Dense.of(jnp.diag(root)), lower=root / jnp.diag(root)[:, None])
+    dense = dataclasses.replace(Dense.of(jnp.diag(root)), lower=len(sds) ** 0.5 * root / jnp.diag(root)[:, None])
     q = Gaussian(posterior.q.mean, (dense,), (tuple(range(len(leaves))),))
     ratios = flat(compression.signal_to_noise(tb.VariationalGaussian(posterior.model, posterior.key, q)))
     wanted = np.abs(flat(q.mean)) / np.sqrt(np.diag(root @ root.T))
