@@ -1,3 +1,4 @@
+import contextlib
 import sqlite3
 
 import pytest
@@ -44,7 +45,7 @@ def test_what_is_no_store_is_said(tmp_path):
         Store(tmp_path / "text.sqlite", {})
     with Store(tmp_path / "new.sqlite", {}):
         pass
-    with sqlite3.connect(tmp_path / "new.sqlite") as base:
+    with contextlib.closing(sqlite3.connect(tmp_path / "new.sqlite", isolation_level=None)) as base:
         base.execute("UPDATE facts SET value = '99' WHERE name = 'format'")
     with pytest.raises(tb.LoadError, match="newer Tunbridge"):
         Store(tmp_path / "new.sqlite")

@@ -1,5 +1,6 @@
 """Where rows of a benchmark are kept: one SQLite file, a transaction a row."""
 
+import contextlib
 import json
 import os
 import sqlite3
@@ -42,13 +43,15 @@ class Store:
         self.path = Path(path)
         if rules is None and not self.path.is_file():
             raise InputError("a file with results", f"{self.path}, where there is none", "Check the path.")
-        try:
-            self._base = sqlite3.connect(self.path, isolation_level=None)
-            self._base.execute("PRAGMA journal_mode=WAL")
-            self._base.executescript(_SCHEMA)
-            self._agree({} if rules is None else rules)
-        except sqlite3.DatabaseError as error:
-            raise LoadError(f"{self.path} cannot be read as results ({error}). Name another file.") from error
+        with contextlib.ExitStack() as stack:  # what is refused is closed
+            try:
+                self._base = stack.enter_context(contextlib.closing(sqlite3.connect(self.path, isolation_level=None)))
+                self._base.execute("PRAGMA journal_mode=WAL")
+                self._base.executescript(_SCHEMA)
+                self._agree({} if rules is None else rules)
+            except sqlite3.DatabaseError as error:
+                raise LoadError(f"{self.path} cannot be read as results ({error}). Name another file.") from error
+            stack.pop_all()
 
     def __enter__(self) -> "Store":
         return self
