@@ -236,13 +236,13 @@ def test_bad_settings_are_refused(make, said):
 @pytest.mark.slow
 def test_held_out_rows_are_a_fifth_and_follow_the_row_not_its_place(key):
     data = table(500)
-    marks, all_rows = holdout.mark(key, data), jnp.ones(500, bool)
+    marks, all_rows = holdout.mark(holdout.salt(key, data), data), jnp.ones(500, bool)
     cut = holdout.threshold(marks, all_rows, 0.2, True)
     assert int(jnp.sum(marks <= cut)) == 100
     order = jax.random.permutation(key, 500)
-    shuffled = holdout.mark(key, jax.tree.map(lambda leaf: leaf[order], data))
+    shuffled = holdout.mark(holdout.salt(key, data), jax.tree.map(lambda leaf: leaf[order], data))
     np.testing.assert_array_equal(shuffled, marks[order])
-    other = holdout.mark(jax.random.key(0), data)
+    other = holdout.mark(holdout.salt(jax.random.key(0), data), data)
     both = jnp.mean((marks <= cut) & (other <= holdout.threshold(other, all_rows, 0.2, True)))
     assert abs(float(both) - 0.04) < 4 * (0.04 * 0.96 / 500) ** 0.5
     assert holdout.threshold(marks[:1], all_rows[:1], 0.2, True) == marks[0]
@@ -260,7 +260,7 @@ def test_held_out_marks_are_uniform(key):
     from scipy.stats import kstest
 
     data = tb.Data(np.arange(4000.0)[:, None], np.zeros(4000))
-    assert kstest(np.asarray(holdout.mark(key, data), float) / 2**32, "uniform").pvalue > 1e-3
+    assert kstest(np.asarray(holdout.mark(holdout.salt(key, data), data), float) / 2**32, "uniform").pvalue > 1e-3
 
 
 def test_rows_without_weight_do_not_decide_the_noise():

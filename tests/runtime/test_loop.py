@@ -31,7 +31,7 @@ def test_new_numbers_compile_nothing(key):
         return method.fit(made, data, key=jax.random.key(seed))
 
     fit(0.01, 1.0, 0.1, 30, table(), 0)
-    compiled, begun, traced = chunk.chunk._cache_size(), chunk.begin._cache_size(), count[0]
+    compiled, begun, traced = chunk.chunk._cache_size(), chunk.begin.num_programs(), count[0]
     shapes_only = _shape_traces(lambda: fit(0.01, 1.0, 0.1, 30, table(), 0), count)
     for change in (
         (0.02, 1.0, 0.1, 30, table(), 0),
@@ -43,7 +43,7 @@ def test_new_numbers_compile_nothing(key):
     ):
         again = _shape_traces(lambda change=change: fit(*change), count)
         assert again == shapes_only, change
-    assert (chunk.chunk._cache_size(), chunk.begin._cache_size()) == (compiled, begun)
+    assert (chunk.chunk._cache_size(), chunk.begin.num_programs()) == (compiled, begun)
     assert traced > 0
 
 
@@ -57,11 +57,11 @@ def _shape_traces(call, count):
 def test_another_number_of_draws_chains_and_thinning_compiles_nothing(key):
     bound = model()
     Walk().fit(bound, table(), key=key)
-    before = chunk.chunk._cache_size(), chunk.begin._cache_size()
+    before = chunk.chunk._cache_size(), chunk.begin.num_programs()
     for run in (tb.Run(2, 20, 80), tb.Run(3, 0, 50), tb.Run(2, 7, 11, thin=3)):
         Walk(run=run).fit(bound, table(), key=key)
     Walk(step_size=1, run=tb.Run(2, 20, 50)).fit(bound, table(), key=key)
-    assert (chunk.chunk._cache_size(), chunk.begin._cache_size()) == before
+    assert (chunk.chunk._cache_size(), chunk.begin.num_programs()) == before
 
 
 @pytest.mark.parametrize(("warmup", "draws", "thin"), [(0, 10, 1), (7, 5, 3), (4, 6, 2), (0, 1, 9)])

@@ -27,8 +27,8 @@ def test_intervals_of_an_unknown_noise_cover_the_truth(key):
         posterior = method.fit(made, tb.Data(x, y), key=key_fit, progress=False)
         quantiles.append(np.quantile(jnp.exp(posterior.params.noise[0]), [0.05, 0.5, 0.95]))
         if len(quantiles) == 1:
-            programs = chunk.chunk._cache_size(), chunk.begin._cache_size()
-    assert (chunk.chunk._cache_size(), chunk.begin._cache_size()) == programs
+            programs = chunk.chunk._cache_size(), chunk.begin.num_programs()
+    assert (chunk.chunk._cache_size(), chunk.begin.num_programs()) == programs
     low, median, high = np.array(quantiles).T
     covered = int(((low < truth) & (truth < high)).sum())
     assert 85 <= covered <= 98

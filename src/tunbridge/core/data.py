@@ -11,6 +11,18 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import num_bytes
+
+_FEWEST, _STEP = 16, 1024
+"""Capacities: at least so many rows, at most so many rows apart."""
+_MOST_PADDED = 2**28
+"""Bytes up to which a table is copied to be padded."""
+
+
+def capacity_for(num: int) -> int:
+    """Rows that arrays for `num` rows have room for: four sizes for each doubling, then multiples of 1,024."""
+    step = max(_FEWEST, min(_STEP, (1 << (int(num) - 1).bit_length()) // 8))
+    return -(-int(num) // step) * step
 
 
 class Data(eqx.Module):
@@ -35,6 +47,8 @@ class Data(eqx.Module):
     x: Array
     y: Array
     weight: Array | None
+    count: Any
+    """How many rows there are, where the arrays have room for more; None where they are full."""
 
     def __init__(self, x: Any, y: Any, weight: Any = None):
         x_rows, y_rows = check_x(x), _numbers(y, "y")
@@ -51,21 +65,54 @@ class Data(eqx.Module):
             y_rows = y_rows[:, None]
         self.x, self.y = _to_device(x_rows), _to_device(y_rows)
         self.weight = None if weight is None else _check_weight(weight, len(x_rows))
+        self.count = None
 
     @property
-    def num(self) -> int:
-        """How many rows there are."""
+    def num(self) -> Any:
+        """How many rows there are; a traced number inside a program that serves tables of several lengths."""
+        return self.capacity if self.count is None else self.count
+
+    @property
+    def capacity(self) -> int:
+        """How many rows its arrays have room for."""
         return self.x.shape[0]
 
     @property
     def weights(self) -> Array:
-        """How often each row counts, (points,): once unless told."""
-        return jnp.ones(self.num) if self.weight is None else self.weight
+        """How often each row counts, (capacity,): once unless told."""
+        return jnp.ones(self.capacity) if self.weight is None else self.weight
+
+    def padded(self, masked: bool = True) -> "Data":
+        """The same rows in arrays with room for a few more, filled up with copies of the first row.
+
+        Programs are compiled for shapes: tables of 385 to 448 rows share one. Very large tables stay as they are.
+
+        Parameters
+        ----------
+        masked
+            Whether rows that fill up have weight 0. Without it a weight is left out where there was none, for those who
+            choose among the first `num` rows themselves.
+        """
+        room = capacity_for(self.num)
+        if self.count is not None or room * (num_bytes(self) // self.num) > _MOST_PADDED:
+            return self
+        index = np.where(np.arange(room) < self.num, np.arange(room), 0)
+        weight = None
+        if masked or self.weight is not None:
+            weight = np.zeros(room, jax.dtypes.canonicalize_dtype(float))
+            weight[: self.num] = 1.0 if self.weight is None else self.weight
+        full = np.asarray(self.x)[index], np.asarray(self.y)[index], weight
+        return self.with_rows(*jax.device_put(full), count=np.int32(self.num))
+
+    def with_rows(self, x: Array, y: Array, weight: Array | None = None, count: Any = None) -> "Data":
+        """Other rows, unchecked; for use inside jit."""
+        fields = (lambda data: (data.x, data.y, data.weight, data.count)), self, (x, y, weight, count)
+        return eqx.tree_at(*fields, is_leaf=lambda leaf: leaf is None)
 
     def where(self, counts: Array) -> "Data":
         """The same rows, of which only those that count have a weight; for use inside jit."""
         weight = counts.astype(float) if self.weight is None else jnp.where(counts, self.weight, 0.0)
-        return eqx.tree_at(lambda data: data.weight, self, weight, is_leaf=lambda leaf: leaf is None)
+        return self.with_rows(self.x, self.y, weight, self.count)
 
     @staticmethod
     def from_batches(make: Callable[[int], Iterable] | Iterable, num: int) -> "Stream":
@@ -163,8 +210,9 @@ def _check_weight(weight: Any, num: int) -> Array:
     _refuse_nonfinite(rows, "weight")
     if (rows < 0).any() or not (rows > 0).any():
         raise InputError("weights >= 0, not all 0", f"least {rows.min()}, largest {rows.max()}", "Mend the weights.")
-    return jnp.asarray(rows, jax.dtypes.canonicalize_dtype(float))
+    return _to_device(rows.astype(float))
 
 
 def _to_device(rows: np.ndarray) -> Array:
-    return jnp.asarray(rows, jax.dtypes.canonicalize_dtype(rows.dtype))
+    """A copy in the precision that JAX uses. (`jnp.asarray` would compile a program for each shape.)"""
+    return jax.device_put(np.array(rows, jax.dtypes.canonicalize_dtype(rows.dtype)))

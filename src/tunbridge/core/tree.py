@@ -90,10 +90,14 @@ def stack(trees: list[PyTree]) -> PyTree:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
 
 
-def all_finite(tree: PyTree) -> Array:
-    """Whether every number of a tree is finite."""
-    leaves = [jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array))]
-    return jnp.all(jnp.stack(leaves)) if leaves else jnp.asarray(True)
+def on_host(function: Callable[..., Any], *arrays: Any) -> Any:
+    """A NumPy function of arrays, computed on the host: no program is compiled for their shapes."""
+    return jax.device_put(function(*(np.asarray(array) for array in arrays)))
+
+
+def all_finite(tree: PyTree) -> bool:
+    """Whether every number of a tree is finite; on the host."""
+    return all(bool(np.isfinite(leaf).all()) for leaf in jax.tree.leaves(eqx.filter(tree, eqx.is_inexact_array)))
 
 
 def unravel(like: PyTree, vector: Any) -> PyTree:
@@ -101,5 +105,5 @@ def unravel(like: PyTree, vector: Any) -> PyTree:
     leaves, treedef = jax.tree.flatten(like)
     ends = np.cumsum([int(np.prod(leaf.shape)) for leaf in leaves])
     parts = [vector[..., end - int(np.prod(leaf.shape)) : end] for end, leaf in zip(ends, leaves, strict=True)]
-    shaped = [part.reshape(*vector.shape[:-1], *leaf.shape) for part, leaf in zip(parts, leaves, strict=True)]
+    shaped = [part.reshape((*vector.shape[:-1], *leaf.shape)) for part, leaf in zip(parts, leaves, strict=True)]
     return jax.tree.unflatten(treedef, shaped)

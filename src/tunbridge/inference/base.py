@@ -11,11 +11,13 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-from tunbridge.core import provenance
+from tunbridge.core import keys, provenance
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
@@ -99,6 +101,11 @@ class Iterative(Method):
         """The next state, and this step's statistics with a `result` among them."""
 
     @property
+    def stepper(self) -> "Iterative":
+        """The method whose `step`, `pause` and `keep` the loop calls: itself, unless the program of another serves."""
+        return self
+
+    @property
     def periods(self) -> tuple[int, ...]:
         """After every how many steps it may have something to do in `pause`."""
         return ()
@@ -169,15 +176,15 @@ class Iterative(Method):
         if isinstance(duration, Run):
             chains, temperature = duration.chains, duration.temperature
         if isinstance(options.init, Posterior):  # a chain that goes on under the same key uses no noise twice
-            key = jax.random.fold_in(key, jax.random.key_data(options.init.key)[-1])
-        key_run, key_posterior = jax.random.split(key)
-        keys = jax.random.split(key_run, size * chains)
+            key = keys.fold_in(key, int(np.asarray(jax.random.key_data(options.init.key))[-1]))
+        key_run, key_posterior = (keys.one(keys.split(key), i) for i in range(2))
+        members = keys.split(key_run, size * chains)
         target = Target(model, float(data.num), temperature)
-        starts = self._starts(options.init, target, rows, jax.random.fold_in(key, 2), len(keys))
-        traces = run(self, target, data, duration, keys, options._replace(init=starts))
+        starts = self._starts(options.init, target, rows, keys.fold_in(key, 2), len(members))
+        traces = run(self, target, data, duration, members, options._replace(init=starts))
         groups = [traces[i * chains : (i + 1) * chains] for i in range(size)]
-        keys = jax.random.split(key_posterior, size)
-        return [self.posterior(model, rows, group, k) for group, k in zip(groups, keys, strict=True)]
+        own = keys.split(key_posterior, size)
+        return [self.posterior(model, rows, group, keys.one(own, i)) for i, group in enumerate(groups)]
 
     def _starts(self, init: Params | Posterior | None, target: Target, rows: Data, key: Key, num: int) -> Params | None:
         """Where each of `num` members starts, with a leading axis."""
@@ -185,12 +192,12 @@ class Iterative(Method):
             return None
         if isinstance(init, Posterior):
             starts = init.starts(key, num)
-            self._checked(jax.tree.map(lambda leaf: leaf[0], starts), target, rows)
+            self._checked(jax.tree.map(lambda leaf: np.asarray(leaf)[0], starts), target, rows)
             return starts
         if not isinstance(init, Params):
             raise InputError("init= as tb.Params or a posterior", type(init).__name__, "Write init=tb.Params(weights).")
         full = self._checked(init, target, rows)
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *jnp.shape(leaf))), full)
+        return jax.tree.map(lambda leaf: on_host(lambda one: np.broadcast_to(one, (num, *one.shape)), leaf), full)
 
     def _checked(self, init: Params, target: Target, rows: Data) -> Params:
         """Where to start, of the right shapes, with unknowns it leaves out at their medians."""

@@ -12,10 +12,12 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from tunbridge.core import tables, tree
+from tunbridge.core import keys, tables, tree
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import Provenance
+from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Likelihood, Network, Params, Predictive, PyTree
 from tunbridge.inference import checks, exchange, store
 from tunbridge.inference.checks import Check
@@ -53,13 +55,13 @@ class Posterior(eqx.Module):
 
         The noise of a point estimate may be far too small for the weights around it, and a chain would stall there.
         """
-        key_draws, key_noise = jax.random.split(key)
-        noise = jax.vmap(self.model.likelihood.sample_noise)(jax.random.split(key_noise, num))
-        return self.sample(key_draws, num)._replace(noise=noise)
+        own = keys.split(key)
+        noise = _noise(self.model.likelihood, keys.split(keys.one(own, 1), num))
+        return self.sample(keys.one(own, 0), num)._replace(noise=noise)
 
     def one(self) -> Params:
         """One network, to go on from: the mode where it has one, else the first that a prediction averages."""
-        return jax.tree.map(lambda leaf: leaf[0], self.components(self.key, None))
+        return jax.tree.map(lambda leaf: on_host(lambda many: many[0], leaf), self.components(self.key, None))
 
     def draw_like(self) -> Params | None:
         """The shapes of one draw; None where there are no weights to draw."""
@@ -209,7 +211,7 @@ class Point(Posterior):
         """The one value."""
         if num is not None:
             raise InputError("no num= for a point estimate", f"num={num}", "Leave it out: there is one network.")
-        return self.sample(key, 1)
+        return jax.tree.map(lambda leaf: on_host(lambda one: one[None], leaf), self.params)
 
 
 class Weightless(Posterior):
@@ -257,7 +259,7 @@ class Draws(Posterior):
         if not 1 <= num <= self.num:
             raise InputError(f"num from 1 to the {self.num} draws kept", f"{num}", "Ask for fewer, or sample more.")
         chosen = np.linspace(0, self.num - 1, num).round().astype(int)
-        return jax.tree.map(lambda leaf: leaf[chosen], self.params)
+        return jax.tree.map(lambda leaf: on_host(lambda many: many[chosen], leaf), self.params)
 
 
 class LowRankGaussian(Posterior):
@@ -271,21 +273,32 @@ class LowRankGaussian(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         r"""Draws :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
-        weights, unravel = ravel_pytree(self.mean.weights)
-        scale = jnp.sqrt(ravel_pytree(self.variance)[0])
-        factors = jax.vmap(lambda row: ravel_pytree(row)[0])(self.factors)
-
-        def one(key_draw: Key) -> Params:
-            key_diagonal, key_rank = jax.random.split(key_draw)
-            z_1 = jax.random.normal(key_diagonal, scale.shape, scale.dtype)
-            z_2 = jax.random.normal(key_rank, factors.shape[:1], factors.dtype)
-            return self.mean._replace(weights=unravel(weights + scale * z_1 + z_2 @ factors))
-
-        return jax.vmap(one)(jax.random.split(key, num))
+        return _low_rank_draws(self.mean, self.variance, self.factors, keys.split(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws, 100 unless told."""
         return self.sample(key, DRAWS if num is None else num)
+
+
+@once
+def _low_rank_draws(mean: Params, variance: PyTree, rows: PyTree, own: Key) -> Params:
+    weights, unravel = ravel_pytree(mean.weights)
+    scale = jnp.sqrt(ravel_pytree(variance)[0])
+    factors = jax.vmap(lambda row: ravel_pytree(row)[0])(rows)
+
+    def one(key_draw: Key) -> Params:
+        key_diagonal, key_rank = jax.random.split(key_draw)
+        z_1 = jax.random.normal(key_diagonal, scale.shape, scale.dtype)
+        z_2 = jax.random.normal(key_rank, factors.shape[:1], factors.dtype)
+        return mean._replace(weights=unravel(weights + scale * z_1 + z_2 @ factors))
+
+    return jax.vmap(one)(own)
+
+
+@once
+def _noise(likelihood: Likelihood, own: Key) -> PyTree:
+    """A draw of the noise for each key."""
+    return jax.vmap(likelihood.sample_noise)(own)
 
 
 class Mixture(Posterior):
@@ -302,16 +315,19 @@ class Mixture(Posterior):
 
     def starts(self, key: Key, num: int) -> Params:
         """One member a chain, in turn."""
-        keys = jax.random.split(key, num)
-        starts = [self.members[i % len(self.members)].starts(keys[i], 1) for i in range(num)]
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *starts)
+        own = keys.split(key, num)
+        starts = [self.members[i % len(self.members)].starts(keys.one(own, i), 1) for i in range(num)]
+        return jax.tree.map(lambda *leaves: on_host(_joined, *leaves), *starts)
 
     def components(self, key: Key, num: int | None) -> Params:
         """Those of all members; with `num`, that many in all, as many of each."""
         each = self._each(num)
-        keys = jax.random.split(key, len(self.members))
-        parts = [member.components(k, each) for member, k in zip(self.members, keys, strict=True)]
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        parts = [member.components(k, each) for member, k in zip(self.members, self._keys(key), strict=True)]
+        return jax.tree.map(lambda *leaves: on_host(_joined, *leaves), *parts)
+
+    def _keys(self, key: Key) -> list[Key]:
+        own = keys.split(key, len(self.members))
+        return [keys.one(own, i) for i in range(len(self.members))]
 
     @property
     def linear(self) -> bool:
@@ -323,8 +339,9 @@ class Mixture(Posterior):
         if not self.linear:
             return super().pushed(x, key, num)
         each = self._each(num)
-        keys = jax.random.split(key, len(self.members))
-        return Outputs.join([member.pushed(x, k, each) for member, k in zip(self.members, keys, strict=True)])
+        return Outputs.join(
+            [member.pushed(x, k, each) for member, k in zip(self.members, self._keys(key), strict=True)]
+        )
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
         """Refused for networks taken for linear."""
@@ -337,3 +354,8 @@ class Mixture(Posterior):
         if rest or each == 0:
             raise InputError(f"num as a multiple of the {len(self.members)} members", f"{num}", "Change num.")
         return each
+
+
+def _joined(*parts: np.ndarray) -> np.ndarray:
+    """Arrays one after another."""
+    return np.concatenate(parts)

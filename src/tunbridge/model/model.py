@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core import tables
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import describe
@@ -110,12 +111,12 @@ class Model(eqx.Module):
     def elementwise(self, like: Params) -> bool:
         """Whether each weight is its own raw coordinate times a factor, for parameters of these shapes."""
         rng = np.random.default_rng(0)
-        params = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), like)
-        mask = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape) > 0, like.weights)
-        masked = params._replace(weights=jax.tree.map(lambda leaf, on: jnp.where(on, leaf, 0.0), params.weights, mask))
-        found, whole = self.weights(masked), self.weights(params)
+        params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), like)
+        mask = jax.tree.map(lambda leaf: (rng.normal(size=leaf.shape) > 0).astype(leaf.dtype), like.weights)
+        masked = params._replace(weights=jax.tree.map(np.multiply, params.weights, mask))
+        found, whole = (_weights(self, one) for one in (masked, params))
         close = jax.tree.map(
-            lambda a, b, on: bool(jnp.allclose(a, jnp.where(on, b, 0.0), rtol=1e-4, atol=1e-6)), found, whole, mask
+            lambda a, b, on: np.allclose(a, on * np.asarray(b), rtol=1e-4, atol=1e-6), found, whole, mask
         )
         return all(jax.tree.leaves(close))
 
@@ -148,6 +149,11 @@ class Model(eqx.Module):
         key_params, key_y = jax.random.split(key)
         params = self.sample_params(key_params, x)
         return params, self.likelihood.distribution(self.outputs(params, x), params.noise).sample(key_y)
+
+
+@once
+def _weights(model: Model, params: Params) -> PyTree:
+    return model.weights(params)
 
 
 def _rows(shape: tuple[int, ...]) -> str:

@@ -3,12 +3,12 @@
 import abc
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from tunbridge.core import tables
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key
 
 _MOST_ROWS = 5
@@ -49,7 +49,7 @@ class AbstractPredictive(abc.ABC):
     @property
     def total(self) -> Array:
         """Aleatoric + epistemic."""
-        return self.aleatoric + self.epistemic
+        return on_host(np.add, self.aleatoric, self.epistemic)
 
     @property
     def mean(self) -> Array:
@@ -64,7 +64,7 @@ class AbstractPredictive(abc.ABC):
     @property
     def std(self) -> Array:
         """The root of the variance."""
-        return jnp.sqrt(self.variance)
+        return on_host(np.sqrt, self.variance)
 
     def _shown(self) -> dict[str, Array]:
         """Columns for a notebook, (points, ...) each."""

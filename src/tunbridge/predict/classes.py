@@ -10,6 +10,7 @@ from jax import Array
 from jax.scipy.special import entr, logsumexp
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import on_host
 from tunbridge.predict.mixture import MixturePredictive
 
 
@@ -27,7 +28,7 @@ class _Classes(MixturePredictive):
     @cached_property
     def functions(self) -> Array:
         """Class probabilities of each network, (networks, points, classes)."""
-        return jnp.swapaxes(self._outputs.answer(_all_probs), 0, 1)
+        return on_host(lambda each: each.swapaxes(0, 1), self._outputs.answer(_all_probs))
 
     @property
     def probs(self) -> Array:
@@ -40,7 +41,7 @@ class _Classes(MixturePredictive):
     @property
     def mode(self) -> Array:
         """The most probable class, (points,)."""
-        return jnp.argmax(self.probs, axis=-1)
+        return on_host(lambda probs: probs.argmax(axis=-1).astype(np.int32), self.probs)
 
     @property
     def entropy(self) -> Array:

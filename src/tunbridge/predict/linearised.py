@@ -4,13 +4,12 @@ from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.scipy.linalg import solve_triangular
-from jax.scipy.stats import norm
+from scipy.special import entr, ndtr, ndtri
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import on_host
 from tunbridge.predict.classes import ClassPredictive
 from tunbridge.predict.numbers import NumberPredictive
 from tunbridge.predict.outputs import Outputs
@@ -37,41 +36,44 @@ class NormalPredictive(NumberPredictive):
 
     @property
     def _moments(self) -> tuple[Array, Array, Array]:
-        return self._mean, self._noise, jnp.diagonal(self._covariance, axis1=1, axis2=2)
+        return self._mean, self._noise, on_host(lambda each: np.diagonal(each, axis1=1, axis2=2), self._covariance)
 
     @property
     def _profile(self) -> tuple[Array, Array]:
-        return self._mean, 0.5 * jnp.log(2.0 * jnp.pi * jnp.e * self.total)
+        return self._mean, on_host(lambda total: 0.5 * np.log(2.0 * np.pi * np.e * total), self.total)
 
     def quantile(self, q: Any) -> Array:
         """Of the normal, (points, outputs); for several levels (levels, points, outputs)."""
         levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
-        scores = norm.ppf(jnp.asarray(levels))[..., None, None]
+        scores = ndtri(levels)[..., None, None]
         lead = (None,) * levels.ndim
-        return self._mean[lead] + scores * self.std[lead]
+        return on_host(lambda mean, std: mean[lead] + scores * std[lead], self._mean, self.std)
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y) an output, (..., points, outputs)."""
-        values = jnp.asarray(y)
+        values = np.asarray(y)
         if values.shape[-2:] != self._mean.shape:
             raise InputError(f"y of shape (..., {self._mean.shape})", f"shape {values.shape}", "Reshape y.")
         lead = (None,) * (values.ndim - 2)
-        return norm.cdf((values - self._mean[lead]) / self.std[lead])
+        return on_host(
+            lambda mean, std: ndtr(((values - mean[lead]) / std[lead]).astype(mean.dtype)), self._mean, self.std
+        )
 
     def log_prob(self, y: Any) -> Array:
         """Log p(y) of all outputs jointly, (points,)."""
-        return _log_normal(jnp.asarray(self._checked(y)), self._mean, self._covariance, self._noise)
+        return on_host(_log_normal, self._checked(y), self._mean, self._covariance, self._noise)
 
 
-@jax.jit
-def _log_normal(y: Array, mean: Array, covariance: Array, noise: Array) -> Array:
-    root = jnp.linalg.cholesky(covariance + jax.vmap(jnp.diag)(noise))
-    score = jax.vmap(lambda half, rest: solve_triangular(half, rest, lower=True))(root, y - mean)
-    width = jnp.asarray(mean.shape[-1] * np.log(2.0 * np.pi), mean.dtype)
-    log_det = 2.0 * jnp.sum(jnp.log(jnp.diagonal(root, axis1=1, axis2=2)), axis=1)
-    return -0.5 * (jnp.sum(score**2, axis=1) + log_det + width)
+def _log_normal(y: np.ndarray, mean: np.ndarray, covariance: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Log density of y (points, outputs) under normals with covariance + diag(noise), (points,)."""
+    width = mean.shape[-1]
+    whole = covariance.astype(np.float64) + noise[..., None] * np.eye(width)
+    away = (y - mean).astype(np.float64)
+    _, log_det = np.linalg.slogdet(whole)
+    squared = np.sum(away * np.linalg.solve(whole, away[..., None])[..., 0], axis=1)
+    return (-0.5 * (squared + log_det + width * np.log(2.0 * np.pi))).astype(mean.dtype)
 
 
 class LinkedPredictive(ClassPredictive):
@@ -91,11 +93,11 @@ class LinkedPredictive(ClassPredictive):
 
     @cached_property
     def _split(self) -> tuple[Array, Array, Array]:
-        whole = jnp.sum(jax.scipy.special.entr(self._probs), axis=-1)
-        epistemic = jnp.maximum(whole - self._aleatoric, 0.0)
-        return self._probs, jnp.minimum(self._aleatoric, whole), epistemic
+        whole = on_host(lambda probs: entr(probs).sum(axis=-1), self._probs)
+        epistemic = on_host(lambda total, noise: np.maximum(total - noise, 0.0), whole, self._aleatoric)
+        return self._probs, on_host(np.minimum, self._aleatoric, whole), epistemic
 
     def log_prob(self, y: Any) -> Array:
         """Log probability of each label, (points,)."""
-        labels = jnp.asarray(self._checked(y))
-        return jnp.log(jnp.take_along_axis(self._probs, labels[:, None], axis=1)[:, 0])
+        labels = self._checked(y)[:, None]
+        return on_host(lambda probs: np.log(np.take_along_axis(probs, labels, axis=1)[:, 0]), self._probs)

@@ -11,6 +11,7 @@ from jax.scipy.special import logsumexp
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key
 from tunbridge.predict.base import AbstractPredictive
 from tunbridge.predict.outputs import Outputs
@@ -33,19 +34,22 @@ class MixturePredictive(AbstractPredictive):
 
     def log_probs(self, y: Any) -> Array:
         """Log p(y) under each network, of all outputs jointly, (networks, points)."""
-        return jnp.swapaxes(self._outputs.answer(_log_probs, self._checked(y)), 0, 1)
+        return on_host(lambda each: each.swapaxes(0, 1), self._outputs.answer(_log_probs, self._checked(y)))
 
     def replicates(self, key: Key) -> Array:
         """A draw of y from each network, (networks, points, ...)."""
-        each, rows = jnp.arange(self._outputs.num_components), np.arange(len(self._outputs.x))
-        return self._outputs.answer(_sample, rows, common=(key, each)).swapaxes(0, 1)
+        return self._drawn(key, np.arange(self._outputs.num_components), 1)
 
     def sample(self, key: Key, num: int) -> Array:
         """Draws of y, (num, points, ...). Each uses one network at all points."""
         key_which, key_y = jax.random.split(key)
         which = jax.random.randint(key_which, (num,), 0, self._outputs.num_components)
+        return self._drawn(key_y, which, num)
+
+    def _drawn(self, key: Key, which: Any, cost: int) -> Array:
         rows = np.arange(len(self._outputs.x))
-        return self._outputs.answer(_sample, rows, common=(key_y, which), cost=num).swapaxes(0, 1)
+        drawn = self._outputs.answer(_sample, rows, common=(key, which), cost=cost)
+        return on_host(lambda each: each.swapaxes(0, 1), drawn)
 
     def _checked(self, y: Any) -> np.ndarray:
         rows = Data(self._outputs.x, y)  # refuses other lengths, NaN and infinity

@@ -3,14 +3,14 @@
 import dataclasses
 import math
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.compiling import once
 from tunbridge.core.types import Network, Params, PyTree
 from tunbridge.model.model import Model
 
@@ -37,7 +37,7 @@ class Outputs:
         model: Model,
         params: Params | Callable[[], Params],
         x: np.ndarray,
-        known: Array | None = None,
+        known: Array | np.ndarray | None = None,
         within: "tuple[Outputs, slice] | None" = None,
         centre: Params | None = None,
         joined: "tuple[Outputs, ...]" = (),
@@ -80,7 +80,7 @@ class Outputs:
     @staticmethod
     def join(parts: "list[Outputs]") -> "Outputs":
         """The components of several, one after another."""
-        noise = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(part.params.noise for part in parts))
+        noise = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(part.params.noise for part in parts))
         return Outputs(parts[0].model, Params((), (), noise), parts[0].x, joined=tuple(parts))
 
     def answer(self, question: Callable, *rows: Any, common: tuple = (), cost: int = 1) -> Any:
@@ -99,8 +99,8 @@ class Outputs:
             outputs = self._block(start, stop, size)
             parts = [_pad(row[start:stop], size) for row in rows]
             answer = _ask(question, self.model.likelihood, outputs, self.params.noise, *common, *parts)
-            answers.append(jax.tree.map(lambda leaf, keep=stop - start: leaf[:keep], answer))
-        return answers[0] if len(answers) == 1 else jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *answers)
+            answers.append(jax.tree.map(lambda leaf, keep=stop - start: np.asarray(leaf)[:keep], answer))
+        return jax.device_put(jax.tree.map(lambda *leaves: np.concatenate(leaves), *answers))
 
     def task(self, number: int) -> "Outputs":
         """The part of one task, by its number, of a `MultiTask` likelihood."""
@@ -111,25 +111,25 @@ class Outputs:
         own = slice(stop - likelihood.outputs[number], stop)
         return Outputs(model, self.params._replace(noise=noise), self.x, within=(self, own))
 
-    def _block(self, start: int, stop: int, size: int) -> Array:
+    def _block(self, start: int, stop: int, size: int) -> Any:
         if self._within is not None:
             whole, own = self._within
             return whole._block(start, stop, size)[..., own]
         if self._joined:
-            return jnp.concatenate([part._block(start, stop, size) for part in self._joined])
+            return np.concatenate([part._block(start, stop, size) for part in self._joined])
         if self._cached is None and len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
             return self._forward(_pad(self.x[start:stop], size))
         if self._cached is None:
             parts = self._forward_blocks()
-            self._cached = parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis=1)
-        outputs = self._cached[:, start:stop]
-        return outputs if stop - start == size else jnp.pad(outputs, ((0, 0), (0, size - stop + start), (0, 0)), "edge")
+            self._cached = np.concatenate(parts, axis=1)
+        outputs = np.asarray(self._cached)[:, start:stop]
+        return outputs if stop - start == size else np.pad(outputs, ((0, 0), (0, size - stop + start), (0, 0)), "edge")
 
-    def _forward_blocks(self) -> list[Array]:
+    def _forward_blocks(self) -> list[np.ndarray]:
         features = math.prod(self.x.shape[1:])
         size = _rows(len(self.x), max(1, _BLOCK_NUMBERS // features))
         starts = range(0, len(self.x), size)
-        return [self._forward(_pad(self.x[s : s + size], size))[:, : len(self.x) - s] for s in starts]
+        return [np.asarray(self._forward(_pad(self.x[s : s + size], size)))[:, : len(self.x) - s] for s in starts]
 
     def _forward(self, x: Any) -> Array:
         if self.centre is None:
@@ -137,7 +137,7 @@ class Outputs:
         return _linear(self.model, self.centre, self.params, x)
 
 
-@jax.jit
+@once
 def _forward(model: Model, params: Params, x: Array) -> Array:
     """Outputs (components, points, outputs)."""
     return _one_by_one(lambda one: model.outputs(one, x), params)
@@ -157,7 +157,7 @@ def _one_by_one(function: Callable[[PyTree], Array], stacked: PyTree) -> Array:
     return jax.lax.map(function, stacked, batch_size=together)
 
 
-@jax.jit
+@once
 def _linear(model: Model, centre: Params, params: Params, x: Array) -> Array:
     """The same of the network's linearisation: f(c) + J (w - c) for each component's w."""
     outputs, along = jax.linearize(lambda raw: model.outputs(centre._replace(weights=raw), x), centre.weights)
@@ -165,16 +165,18 @@ def _linear(model: Model, centre: Params, params: Params, x: Array) -> Array:
     return _one_by_one(lambda step: outputs + along(step), away)
 
 
-@partial(jax.jit, static_argnums=0)
-def _ask(question: Callable, likelihood: Any, outputs: Array, noise: PyTree, *rows: Any) -> Any:
+def _asked(question: Callable, likelihood: Any, outputs: Array, noise: PyTree, *rows: Any) -> Any:
     return question(likelihood, outputs, noise, *rows)
+
+
+_ask = once(_asked, static_argnums=0)
 
 
 def _rows(num: int, most: int) -> int:
     """How many rows a block has, for `num` in all.
 
-    A few sizes, so that a few programs serve tables of any length, and a row's answer is the same to the bit whether
-    it comes alone or with others: powers of two from 64, from 1,024 on its multiples.
+    A few sizes, so that a few programs serve tables of any length: powers of two from 64, from 1,024 on its multiples.
+    In blocks of one size a row's answer is the same to the bit whatever its company, in others the same to rounding.
     """
     size = max(64, 1 << (num - 1).bit_length()) if num <= 1024 else -(-num // 1024) * 1024
     return min(size, _BLOCK_ROWS, most)

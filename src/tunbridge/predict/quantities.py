@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import on_host
 from tunbridge.predict import marginals
 from tunbridge.predict.marginals import components
 from tunbridge.predict.mixture import MixturePredictive
@@ -64,7 +65,7 @@ class QuantityPredictive(MixturePredictive):
     @cached_property
     def functions(self) -> Array:
         """Expected y of each network, (networks, points, outputs)."""
-        return jnp.swapaxes(self._outputs.answer(_means), 0, 1)
+        return on_host(_swapped, self._outputs.answer(_means))
 
     @property
     def variance(self) -> Array:
@@ -80,21 +81,20 @@ class QuantityPredictive(MixturePredictive):
         levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
-        common = jnp.atleast_1d(jnp.asarray(levels))
+        common = np.atleast_1d(levels)
         found = self._outputs.answer(self._inverse, common=(common,), cost=common.size)
-        found = jnp.swapaxes(found, 0, 1)
-        return found[0] if levels.ndim == 0 else found
+        return on_host(lambda values: values[:, 0] if levels.ndim == 0 else _swapped(values), found)
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y) an output, (..., points, outputs)."""
-        values = jnp.asarray(y)
+        values = np.asarray(y)
         num, width = self.mean.shape
         if values.shape[-2:] != (num, width):
             raise InputError(f"y of shape (..., {num}, {width})", f"shape {values.shape}", "Reshape y.")
         leading = values.shape[:-2]
-        rows = jnp.moveaxis(values.reshape(-1, num, width), 1, 0)
+        rows = _swapped(values.reshape(-1, num, width)).astype(jax.dtypes.canonicalize_dtype(float))
         found = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
-        return jnp.moveaxis(found, 0, 1).reshape(*leading, num, width)
+        return on_host(lambda values: _swapped(values).reshape(*leading, num, width), found)
 
     def cdfs(self, y: Any) -> Array:
         """P(Y <= y) under each network, (networks, points, outputs)."""
@@ -102,7 +102,11 @@ class QuantityPredictive(MixturePredictive):
         values = values[:, None] if values.ndim == 1 else values
         if values.shape != self._shape:
             raise InputError(f"y of shape {self._shape}", f"shape {values.shape}", "Pass the targets of x.")
-        return jnp.swapaxes(self._outputs.answer(_cdfs, values), 0, 1)
+        return on_host(_swapped, self._outputs.answer(_cdfs, values))
+
+
+def _swapped(values: np.ndarray) -> np.ndarray:
+    return np.swapaxes(values, 0, 1)
 
 
 def moments(likelihood, outputs, noise):

@@ -12,6 +12,7 @@ from jax import Array
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
+from tunbridge.core.random import fold_in, words
 from tunbridge.core.tree import num_bytes
 from tunbridge.core.types import Key, PyTree
 
@@ -65,15 +66,20 @@ class Minibatches(eqx.Module):
         epoch, place = step // self.per_epoch, step % self.per_epoch
         begun = step // self.stride * self.stride // self.per_epoch
         rows = cursor[epoch - begun, (place * self.size + jnp.arange(self.size)) % self.data.num]
-        return jax.tree.map(lambda leaf: leaf[rows], self.data)
+        weight = None if self.data.weight is None else self.data.weight[rows]
+        return self.data.with_rows(self.data.x[rows], self.data.y[rows], weight)
 
     @property
-    def per_epoch(self) -> int:
+    def per_epoch(self) -> Any:
         """Steps of an epoch."""
         return -(-self.data.num // self.size)
 
     def _permutation(self, key: Key, epoch: Array) -> Array:
-        return jax.random.permutation(jax.random.fold_in(key, epoch), self.data.num)
+        """The rows in the order of random words, rows without a place in the table last."""
+        counter = jax.lax.iota(jnp.uint32, self.data.capacity)
+        drawn = words(fold_in(key, epoch), counter)
+        there = counter < jnp.asarray(self.data.num, jnp.uint32)
+        return jnp.argsort(jnp.where(there, drawn, jnp.uint32(2**32 - 1)))
 
 
 class Stacked(eqx.Module):

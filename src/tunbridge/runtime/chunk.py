@@ -16,8 +16,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core import keys
+from tunbridge.core.compiling import once
+from tunbridge.core.data import Data
 from tunbridge.core.errors import Result
-from tunbridge.core.tree import num_bytes
+from tunbridge.core.random import fold_in
+from tunbridge.core.tree import num_bytes, strong
 from tunbridge.core.types import Key, Params, PyTree
 
 _BUFFER_BYTES, _BUFFER_BYTES_TOGETHER = 2**22, 2**26
@@ -54,21 +58,27 @@ def failure_of(number: int) -> tuple[int, Result] | None:
     return None if number < 0 else (number // len(Result), Result(number % len(Result)))
 
 
-def member_keys(key: Key) -> tuple[Key, Key, Key, Key]:
-    """One member's keys for its start, its first state, its batches and its steps."""
-    key_start, key_init, key_batches, key_steps = jax.random.split(key, 4)
-    return key_start, key_init, key_batches, key_steps
+def member_keys(key: Key) -> Key:
+    """Each member's keys for its start, its first state, its batches and its steps, (members, 4)."""
+    return keys.split(key, 4)
 
 
-def _begin(method: Any, target: Any, source: Any, key: Key, params: Params | None, warmup: Array) -> Carry:
-    key_start, key_init, key_batches, key_steps = member_keys(key)
+@jax.jit
+def _step(method: Any, target: Any, key: Key, state: PyTree, batch: Data) -> tuple[PyTree, Any]:
+    """A method's step. It is a program within others so that it is traced once for all of them."""
+    return method.step(key, target, state, batch)
+
+
+def _begin(method: Any, target: Any, source: Any, own: Key, params: Params | None, warmup: Array) -> Carry:
+    """The first state of a member with these keys."""
+    key_start, key_init, key_batches, key_steps = own
     step = jnp.zeros((), jnp.int32)
     batch = source.batch(source.start(key_batches, step), step)
     if params is None:
         state = method.init(key_init, target, method.start(key_start, target, batch), batch, warmup)
     else:
         state = method.init_at(key_init, target, params, batch, warmup)
-    info = jax.eval_shape(lambda: method.step(key_steps, target, state, batch)[1])
+    _, info = jax.eval_shape(_step, strong(method.stepper), target, key_steps, state, batch)
     empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), info)
     return Carry(state, empty, method.report(state), jnp.full((), -1, jnp.int32))
 
@@ -95,19 +105,19 @@ def _chunk(
     method: Any,
     target: Any,
     source: Any,
-    key: Key,
+    own: Key,
     carry: Carry,
     start: Array,
     stop: Array,
     plan: Plan,
 ) -> tuple[Carry, PyTree]:
     """Steps start, ..., stop - 1 of one of some members, and the entries kept on the way."""
-    _, _, key_batches, key_steps = member_keys(key)
+    _, _, key_batches, key_steps = own
     one = kept_shape(method, target, carry)
     slots = capacity(one, together) + 1  # the last one takes what is written but not kept
 
     def step(t, carry, cursor):
-        state, info = method.step(jax.random.fold_in(key_steps, t), target, carry.state, source.batch(cursor, t))
+        state, info = _step(method, target, fold_in(key_steps, t), carry.state, source.batch(cursor, t))
         first = (carry.failure < 0) & (info.result != Result.SUCCESSFUL)
         failure = jnp.where(first, t * len(Result) + info.result, carry.failure)
         return Carry(state, info, carry.report, failure)
@@ -121,14 +131,15 @@ def _chunk(
         else:
             carry = jax.lax.fori_loop(0, stride, lambda i, carry: step(t + i, carry, cursor), carry)
         last = t + stride - 1
-        state = method.pause(jax.random.fold_in(key_steps, last), target, carry.state, last + 1)
+        state = method.pause(fold_in(key_steps, last), target, carry.state, last + 1)
         return carry._replace(state=state), cursor
 
     def segment(loop):
         t, carry, cursor, buffer, count = loop
-        boundary = plan.warmup + (jnp.maximum(t - plan.warmup, 0) // plan.thin + 1) * plan.thin
+        boundary = plan.warmup + (jax.lax.div(jnp.maximum(t - plan.warmup, 0), plan.thin) + 1) * plan.thin
         end = jnp.minimum(boundary, stop)
-        carry, cursor = jax.lax.fori_loop(t // stride, end // stride, walk, (carry, cursor))
+        strides = (jax.lax.div(number, np.int32(stride)) for number in (t, end))
+        carry, cursor = jax.lax.fori_loop(*strides, walk, (carry, cursor))
         due = end == boundary
         found = jax.lax.cond(due, lambda: entry(method, target, carry), lambda: empty)
         buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, found)
@@ -141,37 +152,48 @@ def _chunk(
     return carry, buffer
 
 
-def _meet(method: Any, target: Any, source: Any, reports: PyTree, step: Array, key: Key, carry: Carry) -> Carry:
+def _meet(method: Any, target: Any, source: Any, reports: PyTree, step: Array, own: Key, carry: Carry) -> Carry:
     """One member, with `step` steps behind it, after a meeting at which `reports`, with a leading axis, were heard."""
-    key_meet, _, key_batches, _ = member_keys(key)
+    key_meet, _, key_batches, _ = own
     batch = source.batch(source.start(key_batches, step), step)
-    state = method.meet(jax.random.fold_in(key_meet, step), target, carry.state, batch, reports)
+    state = method.meet(fold_in(key_meet, step), target, carry.state, batch, reports)
     return carry._replace(state=state, report=method.report(carry.state))
 
 
-begin, meet = jax.jit(_begin), jax.jit(_meet)
+def _report(method: Any, state: PyTree) -> PyTree:
+    """What a member says at a meeting."""
+    return method.report(state)
+
+
+def _report_all(method: Any, state: PyTree) -> PyTree:
+    """What each of some members says."""
+    return jax.vmap(method.report)(state)
+
+
+begin, meet = once(_begin), once(_meet)
+report, report_all = once(_report), once(_report_all)
 chunk = jax.jit(partial(_chunk, 1), static_argnums=0)
 
 
 @jax.jit
-def meet_all(method: Any, target: Any, source: Any, reports: PyTree, step: Array, keys: Key, carry: Carry) -> Carry:
+def meet_all(method: Any, target: Any, source: Any, reports: PyTree, step: Array, own: Key, carry: Carry) -> Carry:
     """`meet` for many members at once, which all hear the same reports."""
-    return jax.vmap(partial(_meet, method, target, source, reports, step))(keys, carry)
+    return jax.vmap(partial(_meet, method, target, source, reports, step))(own, carry)
 
 
 @jax.jit
-def begin_all(method: Any, target: Any, source: Any, keys: Key, params: Params | None, warmup: Array) -> Carry:
+def begin_all(method: Any, target: Any, source: Any, own: Key, params: Params | None, warmup: Array) -> Carry:
     """`begin` for many members at once."""
-    return jax.vmap(partial(_begin, method, target, source), in_axes=(0, 0, None))(keys, params, warmup)
+    return jax.vmap(partial(_begin, method, target, source), in_axes=(0, 0, None))(own, params, warmup)
 
 
 @partial(jax.jit, static_argnums=0)
 def chunk_all(
-    stride: int, method: Any, target: Any, source: Any, keys: Key, carry: Carry, start: Array, stop: Array, plan: Plan
+    stride: int, method: Any, target: Any, source: Any, own: Key, carry: Carry, start: Array, stop: Array, plan: Plan
 ) -> tuple[Carry, PyTree]:
     """`chunk` for many members at once."""
-    one_member = partial(_chunk, keys.shape[0], stride, method, target, source)
-    return jax.vmap(one_member, in_axes=(0, 0, None, None, None))(keys, carry, start, stop, plan)
+    one_member = partial(_chunk, own.shape[0], stride, method, target, source)
+    return jax.vmap(one_member, in_axes=(0, 0, None, None, None))(own, carry, start, stop, plan)
 
 
 def traced(plan: Plan) -> Plan:

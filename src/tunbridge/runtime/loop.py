@@ -17,7 +17,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, PyTree
 from tunbridge.runtime.checkpoint import Checkpoint
-from tunbridge.runtime.chunk import Plan
+from tunbridge.runtime.chunk import Plan, member_keys
 from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.members import Lane, cores, in_context, refuse_too_large, spread
 from tunbridge.runtime.progress import Bar
@@ -156,7 +156,9 @@ def run(
             "Use Data.from_batches(make, num=N) with a function make(epoch).",
         )
     method, target, init = strong(method), strong(target), strong(options.init)
-    lanes = [Lane(*part, method, target, data, duration.batch_size, plan, keys, init) for part in spread(len(keys))]
+    size, own = duration.batch_size, member_keys(keys)
+    rows = data if isinstance(data, Stream) else data.padded(masked=size is None or size >= data.num)
+    lanes = [Lane(*part, method, target, rows, size, plan, own, init) for part in spread(len(keys))]
     refuse_too_large(lanes)
     folders = _checkpoints(options.checkpoint, len(lanes), method, target, data, plan, keys, init)
     with Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:

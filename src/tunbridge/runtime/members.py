@@ -18,10 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tunbridge.core import memory
+from tunbridge.core import keys, memory
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, NumericalError
-from tunbridge.core.tree import num_bytes
+from tunbridge.core.tree import num_bytes, strong
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.runtime import chunk as program
 from tunbridge.runtime.batches import FullBatch, HostCursor, Minibatches
@@ -104,7 +104,7 @@ class Lane:
         data: Data | Stream,
         batch_size: int | None,
         plan: program.Plan,
-        keys: Key,
+        member_keys: Key,
         params: Params | None,
     ):
         self.members, self.plan = members, plan
@@ -117,8 +117,15 @@ class Lane:
         )
         source = None if isinstance(data, Stream) else _source(data, batch_size, self._stride)
         chosen: Any = members[0] if len(members) == 1 else np.asarray(members)
-        own: Any = (method, target, source, keys[chosen], jax.tree.map(lambda leaf: leaf[chosen], params))
+        own: Any = (
+            method,
+            target,
+            source,
+            keys.one(member_keys, chosen),
+            jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], params),
+        )
         self.method, self.target, self._source, self.keys, self._params = own if device is None else _put(own, device)
+        self._stepper = strong(self.method.stepper)
         self.step, self.seconds, self.met = 0, 0.0, 0
         self.carry: program.Carry
         self._length, self._next_save = 1, 0.0
@@ -171,7 +178,7 @@ class Lane:
         start = np.int32(self.step)
         plan = program.traced(self.plan)
         carry, buffer = run(
-            self._stride, self.method, self.target, source, self.keys, self.carry, start, np.int32(stop), plan
+            self._stride, self._stepper, self.target, source, self.keys, self.carry, start, np.int32(stop), plan
         )
         self._refuse_failure(np.atleast_1d(carry.failure))  # waits for the chunk
         count = self.plan.kept(stop) - self.plan.kept(self.step)
@@ -203,7 +210,8 @@ class Lane:
         if self.met > meeting:
             report = self.carry.report
         else:
-            report = (self.method.report if len(self.members) == 1 else jax.vmap(self.method.report))(self.carry.state)
+            run = program.report if len(self.members) == 1 else program.report_all
+            report = run(self.method, self.carry.state)
         report = jax.tree.map(np.asarray, report)
         return [report] if len(self.members) == 1 else [_member(report, i) for i in range(len(self.members))]
 
@@ -216,8 +224,8 @@ class Lane:
             parts = []
             for group in np.unique(groups):
                 own = np.flatnonzero(groups == group)
-                keys, carry = self.keys[own], _member(self.carry, own)
-                parts.append(program.meet_all(self.method, self.target, source, heard[group], step, keys, carry))
+                chosen, carry = keys.one(self.keys, own), _member(self.carry, own)
+                parts.append(program.meet_all(self.method, self.target, source, heard[group], step, chosen, carry))
             self.carry = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
         self.met += 1
 
@@ -229,7 +237,11 @@ class Lane:
     @property
     def facts(self) -> dict[str, float]:
         """The last step's scalar statistics, as far as there are any, and what the method adds."""
-        named = {name: float(np.mean(value)) for name, value in self.carry.info._asdict().items() if name != "result"}
+        named = {
+            name: float(np.mean(np.asarray(value)))
+            for name, value in self.carry.info._asdict().items()
+            if name != "result"
+        }
         return {name: value for name, value in named.items() if not np.isnan(value)} | self.method.facts(
             self.target, self.carry.state
         )
@@ -295,7 +307,7 @@ def _stride(data: Data, batch_size: int | None, whole: Sequence[int]) -> int:
     if jax.default_backend() == "cpu":
         return 1
     common, source = math.gcd(*(int(number) for number in whole)), _source(data, batch_size, 1)
-    most = min(_MOST_STRIDE, source.per_epoch) if isinstance(source, Minibatches) else _MOST_STRIDE
+    most = min(_MOST_STRIDE, int(source.per_epoch)) if isinstance(source, Minibatches) else _MOST_STRIDE
     return max(number for number in range(1, most + 1) if common % number == 0)
 
 

@@ -3,15 +3,17 @@
 import dataclasses
 import time
 import warnings
+from functools import partial
 from typing import NamedTuple, Protocol, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import ConvergenceWarning
-from tunbridge.core.tree import size
+from tunbridge.core.tree import on_host, size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.datasets.scaling import split
 from tunbridge.inference.laplace import evidence, fitting
@@ -98,8 +100,8 @@ class Course:
             fitted.structure,
             method.subset,
             value,
-            jnp.asarray(fitted.decrement),
-            {"log_evidence": jnp.asarray([*self.curve, float(value)])},
+            *jax.device_put((np.asarray(fitted.decrement, value.dtype),)),
+            {"log_evidence": jax.device_put(np.asarray([*self.curve, float(value)], value.dtype))},
             notes=notes,
         )
         return Linearised(self.model, self.key, gaussian, method.link, notes=notes)
@@ -144,7 +146,8 @@ class Course:
         """Unknowns of larger evidence; `moves` says whether the mode will follow them."""
         num = size((trial.params.scales, trial.params.noise))
         slope = fitting.drift(trial.fitted, self.data, self.key) if moves and num <= _MOST_UNKNOWNS else np.zeros(num)
-        return evidence.maximise(trial.fitted.evidence, jnp.asarray(slope, float), self._free, steps)
+        slope = np.asarray(slope, jax.dtypes.canonicalize_dtype(float))
+        return evidence.maximise(trial.fitted.evidence, slope, self._free, steps)
 
     def _judged(self, params: Params) -> "Trial":
         fitted = self.measure(params, self.data)
@@ -156,7 +159,9 @@ class Course:
         """A share of the way to tuned unknowns, with the mode there."""
         old = now.params
         scales, noise = jax.tree.map(
-            lambda a, b: a + share * (b - a), (old.scales, old.noise), (tuned.scales, tuned.noise)
+            partial(on_host, lambda a, b: (a + share * (b - a)).astype(a.dtype)),
+            (old.scales, old.noise),
+            (tuned.scales, tuned.noise),
         )
         return self._judged(self._resolve(_with_hyper(self.model, old, scales, noise), name, parts))
 
@@ -174,7 +179,7 @@ class Course:
 
     def _by_validation(self, params: Params, tuning: Validation) -> Params:
         train, held = split(cast(Data, self.data), self.key, tuning.share)
-        mode = mode_of(self.method.point or MAP(), None)
+        mode = mode_of(self.method.point or MAP(), None, self.model)
         sub = _params(mode.posteriors(self.model, train, self.key, 1, self._options("validation", self._fresh(params))))
 
         def shifted(params: Params, shift: float) -> Params:
@@ -200,7 +205,7 @@ class Course:
         point = self.method.point
         if point is None or not isinstance(self.method.subset, All):
             return params
-        mode = mode_of(point, max(point.train.steps // parts, 1))
+        mode = mode_of(point, max(point.train.steps // parts, 1), self.model)
         return _params(mode.posteriors(self.model, self.data, self.key, 1, self._options(name, params)))
 
     def _options(self, name: str, init: Params) -> Options:
@@ -231,14 +236,19 @@ def _warn_of_bounds(num: int) -> None:
         )
 
 
-def mode_of(point: MAP, steps: int | None) -> Mode:
+def mode_of(point: MAP, steps: int | None, model: Model) -> Mode:
     """The point estimate's optimiser, at noise and scales that are given."""
     train = point.train if steps is None else dataclasses.replace(point.train, steps=steps)
-    return Mode(step_size=point.step_size, optimiser=point.optimiser, decay=point.decay, train=train)
+    noisy = bool(jax.tree.leaves(jax.eval_shape(model.likelihood.median_noise)))
+    return Mode.of(point, train, noisy)
 
 
 def _with_hyper(model: Model, params: Params, scales: PyTree, noise: PyTree) -> Params:
     """The same weights with other scales and noise."""
-    layout = model.network.layout(params.weights)
-    raw = model.prior.raw(model.weights(params), scales, layout)
-    return Params(raw, scales, noise)
+    return Params(_raw(model, params, scales), scales, noise)
+
+
+@once
+def _raw(model: Model, params: Params, scales: PyTree) -> PyTree:
+    """The raw coordinates of the same weights under other scales."""
+    return model.prior.raw(model.weights(params), scales, model.network.layout(params.weights))

@@ -17,6 +17,7 @@ import optax
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from tunbridge.core.compiling import once
 from tunbridge.core.linalg import Covariance
 from tunbridge.core.types import PyTree, Scalar
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
@@ -91,7 +92,7 @@ class LogEvidence(eqx.Module):
         return density + 0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variances))
 
 
-@jax.jit
+@once
 def values(evidence: LogEvidence, scales: PyTree, noise: PyTree) -> tuple[Scalar, Scalar]:
     """The log evidence, and with the log densities of what is unknown."""
     return evidence(scales, noise), evidence.objective(scales, noise)
@@ -106,7 +107,7 @@ class Tuned(NamedTuple):
     """How many unknowns went as far as a round allows."""
 
 
-@jax.jit
+@once
 def maximise(evidence: LogEvidence, drift: Array, with_noise: Array, steps: Array) -> Tuned:
     """Adam on the real line, with a step that falls to nothing.
 

@@ -9,9 +9,10 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.linalg import Covariance
-from tunbridge.core.tree import flatten_with_paths
+from tunbridge.core.tree import flatten_with_paths, size, unravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace import products, structures
 from tunbridge.inference.laplace.curvatures import Curvature
@@ -50,7 +51,7 @@ def fit(
     for part in measured.parts:
         chosen[part.index] = True
     rows = _rows(local, data)
-    evidence = LogEvidence(local, rows, covariance, curvature, jnp.asarray(chosen), jnp.asarray(damping, float))
+    evidence = LogEvidence(local, rows, covariance, curvature, *jax.device_put((chosen, _number(damping))))
     decrement = _decrement(local, data, covariance, variances, chosen, key)
     return Fitted(evidence, structure, measured, facts, decrement)
 
@@ -70,20 +71,33 @@ def drift(fitted: Fitted, data: Data | Stream, key: Key) -> np.ndarray:
     The mode moves by :math:`dw = \Sigma \, \partial_\theta \nabla_w \log p(w \mid y, \theta) \, d\theta`, and of the
     evidence only :math:`-\frac12 \log \det (I + \tilde H(w))` moves with it in first order: by differences along dw.
     """
-    evidence, local = fitted.evidence, fitted.evidence.local
-    flat, back = ravel_pytree((local.params.scales, local.params.noise))
-    weights, unravel = ravel_pytree(local.weights)
-    variances = jnp.asarray(_floored(local.variances(local.params.scales)), weights.dtype)
-    found = np.zeros(len(flat))
-    for number in range(len(flat)):
-        scales, noise = back(jnp.zeros_like(flat).at[number].set(1.0))
-        pull = jax.jvp(local.variances, (local.params.scales,), (scales,))[1] * weights / variances**2
+    local = fitted.evidence.local
+    unknown = local.params.scales, local.params.noise
+    found = np.zeros(size(unknown))
+    for number in range(len(found)):
+        scales, noise = unravel(unknown, _number(np.arange(len(found)) == number))
+        pull = np.zeros(local.size)
         if local.params.noise:
-            pull += jnp.asarray(summed(products.gradient_change, local, data, key, local.size // 64 + 1, noise))
-        along = evidence.covariance.product(jnp.where(evidence.chosen, pull, 0.0).astype(weights.dtype))
-        ends = [_log_det(fitted, unravel(weights + sign * _APART * along), data, key) for sign in (1.0, -1.0)]
-        found[number] = -0.5 * (ends[0] - ends[1]) / (2.0 * _APART)
+            pull = summed(products.gradient_change, local, data, key, local.size // 64 + 1, noise)
+        sides = _both_sides(fitted.evidence, scales, _number(pull))
+        ahead, behind = (_log_det(fitted, weights, data, key) for weights in sides)
+        found[number] = -0.5 * (ahead - behind) / (2.0 * _APART)
     return found
+
+
+@once
+def _both_sides(evidence: LogEvidence, scales: PyTree, pull: Array) -> tuple[PyTree, PyTree]:
+    """Weights ahead of the mode and behind it, on its way when the unknowns change.
+
+    `scales` is the change of the scales, `pull` how the gradient of the log likelihood changes.
+    """
+    local = evidence.local
+    weights, back = ravel_pytree(local.weights)
+    variances, change = jax.jvp(local.variances, (local.params.scales,), (scales,))
+    variances = jnp.maximum(variances, _LEAST_VARIANCE * jnp.max(variances))
+    pull = jnp.where(evidence.chosen, pull + change * weights / variances**2, 0.0)
+    along = _APART * evidence.covariance.product(pull.astype(weights.dtype))
+    return back(weights + along), back(weights - along)
 
 
 def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> float:
@@ -93,10 +107,20 @@ def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> 
     variances = _floored(_variances(moved, local.params.scales)) / (1.0 + float(fitted.evidence.damping))
     measured = fitted.structure.measure(moved, fitted.evidence.curvature, data, variances, key)
     blocks, _ = structures.blocks(fitted.structure, measured, variances, lambda _: True)
-    return float(Covariance(blocks, local.size).log_det(jnp.asarray(variances, jnp.result_type(float)), jnp.ones(())))
+    return float(_determinant(Covariance(blocks, local.size), _number(variances)))
 
 
-@jax.jit
+@once
+def _determinant(covariance: Covariance, variances: Array) -> Array:
+    return covariance.log_det(variances, jnp.ones(()))
+
+
+def _number(values: Any) -> np.ndarray:
+    """In the precision that JAX uses."""
+    return np.asarray(values, jax.dtypes.canonicalize_dtype(float))
+
+
+@once
 def _variances(local: Local, scales: PyTree) -> Array:
     return local.variances(scales)
 
@@ -108,16 +132,16 @@ def _floored(variances: Any) -> np.ndarray:
 
 def _uniform(local: Local) -> Any:
     """Whether prior variances of some weights change by one factor when the unknown scales change."""
-    flat, back = ravel_pytree(local.params.scales)
-    if not len(flat):
+    scales = local.params.scales
+    if not (num := size(scales)):
         return lambda _: True
-    moved = back(flat + jnp.linspace(0.1, 0.3, len(flat), dtype=flat.dtype))
+    moved = jax.tree.map(np.add, scales, unravel(scales, _number(np.linspace(0.1, 0.3, num))))
     old, new = (np.log(_floored(_variances(local, scales))) for scales in (local.params.scales, moved))
     change = new - old
     return lambda index: bool(np.ptp(change[index]) < 1e-4)
 
 
-@jax.jit
+@once
 def _outputs(local: Local, x: Array) -> Array:
     return local.model.network.apply(local.weights, x)
 
@@ -128,7 +152,7 @@ def _rows(local: Local, data: Data | Stream) -> Rows:
         (np.asarray(_outputs(local, batch.x)), np.asarray(batch.y), np.asarray(batch.weight))
         for batch in blocks(data, _MOST_ROWS)
     ]
-    return Rows(*(jnp.concatenate(list(column)) for column in zip(*parts, strict=True)))
+    return Rows(*jax.device_put([np.concatenate(column) for column in zip(*parts, strict=True)]))
 
 
 def _decrement(
@@ -136,12 +160,11 @@ def _decrement(
 ) -> float:
     r""":math:`\sqrt{g^\top \Sigma g}` with g the slope of the log posterior: Newton's step in standard deviations."""
     slope = summed(products.gradient, local, data, key, local.size // 64 + 1)
-    weights = np.asarray(ravel_pytree(local.weights)[0], np.float64)
-    whole = jnp.asarray(np.where(chosen, slope - weights / variances, 0.0), jnp.result_type(float))
-    return float(_length(covariance, whole))
+    weights = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(local.weights)]).astype(np.float64)
+    return float(_length(covariance, _number(np.where(chosen, slope - weights / variances, 0.0))))
 
 
-@jax.jit
+@once
 def _length(covariance: Covariance, slope: Array) -> Array:
     return jnp.sqrt(jnp.maximum(slope @ covariance.product(slope), 0.0))
 

@@ -11,6 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.special import entr
 
+from tunbridge.core.compiling import once
 from tunbridge.core.data import check_x
 from tunbridge.core.errors import InputError
 from tunbridge.core.linalg import Covariance, Diagonal, Kronecker, Spectral, kronecker_covariance
@@ -131,31 +132,33 @@ class Linearised(Posterior):
 
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
         """The outputs of draws of linear functions, computed when they are asked for."""
-        self.model.check_inputs(self.model.weights(self.gaussian.params), x)
+        self._check(x)
         return Outputs(self.model, lambda: self.components(key, num), x, centre=self.gaussian.params)
 
     def moments(self, x: Any) -> tuple[Array, Array]:
         """Mean (points, outputs) and covariance (points, outputs, outputs) of the linearised outputs."""
         x = check_x(x)
-        self.model.check_inputs(self.model.weights(self.gaussian.params), x)
-        return _blockwise(self, x)
+        self._check(x)
+        mean, covariance = _blockwise(self, x, None)
+        return mean, covariance
+
+    def _check(self, x: np.ndarray) -> None:
+        self.model.check_inputs(jax.eval_shape(self.model.weights, self.gaussian.params), x)
 
     def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
         """The distribution of y at x; see `Posterior.predict`. `num` is for likelihoods without a closed form."""
         x = check_x(x)
         key = self.key if key is None else key
-        likelihood, noise = self.model.likelihood, self.gaussian.params.noise
+        likelihood = self.model.likelihood
         if isinstance(self.link, MonteCarlo) and isinstance(likelihood, Bernoulli | Categorical):
             num = self.link.num if num is None else num
         elif isinstance(likelihood, Gaussian | Bernoulli | Categorical):
             if num is not None:
                 raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")
-            mean, covariance = self.moments(x)
             draws = self.pushed(x, key, None)
             if isinstance(likelihood, Gaussian):
-                variance = likelihood.distribution(mean, noise).base_dist.variance
-                return NormalPredictive(draws, mean, covariance, variance)
-            return LinkedPredictive(draws, *_linked(self.link, likelihood, mean, covariance, noise))
+                return NormalPredictive(draws, *_blockwise(self, x, _noisy))
+            return LinkedPredictive(draws, *_blockwise(self, x, _linked))
         return push(self.pushed(x, key, num))
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
@@ -177,24 +180,31 @@ def _at_once(state: tuple[Local, Structure, Covariance, Link], x: Array) -> Part
     return Parts(probs, aleatoric, jnp.maximum(jnp.sum(entr(probs), axis=-1) - aleatoric, 0.0))
 
 
-@jax.jit
+@once
 def _linked(link: Link, likelihood: Any, mean: Array, covariance: Array, noise: Any) -> tuple[Array, Array]:
     return link.probs(*links.logits(likelihood, mean, covariance, noise))
 
 
-def _blockwise(posterior: Linearised, x: np.ndarray) -> tuple[Array, Array]:
-    """`linear_moments` in blocks of rows of a few sizes."""
+@once
+def _noisy(_: Link, likelihood: Any, mean: Array, covariance: Array, noise: Any) -> tuple[Array, Array, Array]:
+    """Mean and covariance of the outputs, and the variance of the noise."""
+    return mean, covariance, likelihood.distribution(mean, noise).base_dist.variance
+
+
+def _blockwise(posterior: Linearised, x: np.ndarray, question: Callable | None) -> tuple[Array, ...]:
+    """`linear_moments`, or a function of them, in blocks of rows of a few sizes."""
     gaussian, local = posterior.gaussian, posterior.gaussian.local
     most = _most_rows(gaussian)
-    size = min(most, max(8, 1 << (len(x) - 1).bit_length()))
+    size = min(most, max(64, 1 << (len(x) - 1).bit_length()))
     parts = []
     for start in range(0, len(x), size):
         rows = x[start : start + size]
         padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
-        found = linear_moments(local, gaussian.structure, gaussian.covariance, jnp.asarray(padded))
-        parts.append([part[: len(rows)] for part in found])
-    mean, covariance = zip(*parts, strict=True)
-    return jnp.concatenate(mean), jnp.concatenate(covariance)
+        found = linear_moments(local, gaussian.structure, gaussian.covariance, padded)
+        if question is not None:
+            found = question(posterior.link, local.model.likelihood, *found, local.params.noise)
+        parts.append([np.asarray(part)[: len(rows)] for part in found])
+    return jax.device_put(tuple(np.concatenate(part) for part in zip(*parts, strict=True)))
 
 
 def _most_rows(gaussian: StructuredGaussian) -> int:
@@ -204,7 +214,7 @@ def _most_rows(gaussian: StructuredGaussian) -> int:
     return int(np.clip(_BLOCK_NUMBERS // numbers, 1, _BLOCK_ROWS))
 
 
-@jax.jit
+@once
 def linear_moments(local: Local, structure: Structure, covariance: Covariance, x: Array) -> tuple[Array, Array]:
     """Mean and covariance of the linearised outputs at rows x."""
     sites = local.sites

@@ -8,6 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from tunbridge.core import keys
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
@@ -91,12 +92,12 @@ class Laplace(Method):
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
         self._refuse(bound, data)
-        key_points, key_rest = jax.random.split(key)
-        points = self._points(model, bound, data, key_points, size, options)
-        rows = scored(bound, data)
-        keys = jax.random.split(key_rest, size)
+        pair = keys.split(key)
+        points = self._points(model, bound, data, keys.one(pair, 0), size, options)
+        rows, each = scored(bound, data), keys.split(keys.one(pair, 1), size)
         found: list[Posterior] = []
-        for number, (point, own) in enumerate(zip(points, keys, strict=True)):
+        for number, point in enumerate(points):
+            own = keys.one(each, number)
             left = None if options.max_seconds is None else options.max_seconds - (time.perf_counter() - began)
             course = Course(self, point.model, rows, own, options._replace(max_seconds=left), number)
             found.append(course.finish(cast(Point, point)))
@@ -127,7 +128,7 @@ class Laplace(Method):
         options = options._replace(init=as_params(bound, options.init))
         method: MAP | Mode = self.point
         if isinstance(self.tune, Online):
-            method = mode_of(self.point, 1)
+            method = mode_of(self.point, 1, bound)
         return method.posteriors(model, data, key, size, options.within("mode"))
 
 

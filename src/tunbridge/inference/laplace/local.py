@@ -11,7 +11,9 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from tunbridge.core.data import Data, Stream
+from tunbridge.core import keys
+from tunbridge.core.compiling import once
+from tunbridge.core.data import Data, Stream, capacity_for
 from tunbridge.core.tree import by_shape, size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
@@ -74,7 +76,7 @@ class Local(eqx.Module):
     @staticmethod
     def at(model: Model, params: Params, subset: Subset) -> "Local":
         """From parameters in the prior's raw coordinates."""
-        return Local(model, params._replace(weights=model.weights(params)), subset)
+        return Local(model, params._replace(weights=_weights(model, params)), subset)
 
     @property
     def weights(self) -> PyTree:
@@ -118,24 +120,25 @@ class Local(eqx.Module):
         return jax.vmap(one)(jax.random.split(key, batch.num), batch.x, batch.y, batch.weights)
 
 
+@once
+def _weights(model: Model, params: Params) -> PyTree:
+    return model.weights(params)
+
+
 def blocks(data: Data | Stream, most: int) -> Iterator[Data]:
     """All rows once, in blocks of one size, filled up with rows of weight 0."""
     if isinstance(data, Stream):
         for x, y in data.make(0):
             yield from blocks(Data(x, y), most)
         return
-    num = min(most, data.num)
+    num = min(most, capacity_for(data.num))
+    weights = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
     for start in range(0, data.num, num):
-        rows = [np.asarray(leaf[start : start + num]) for leaf in (data.x, data.y, data.weights)]
+        rows = [np.asarray(leaf)[start : start + num] for leaf in (data.x, data.y, weights)]
         missing = num - len(rows[0])
         x, y, w = (np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]) for leaf in rows)
         w[len(w) - missing :] = 0.0
-        yield eqx.tree_at(
-            lambda batch: (batch.x, batch.y, batch.weight),
-            data,
-            (jnp.asarray(x), jnp.asarray(y), jnp.asarray(w)),
-            is_leaf=lambda leaf: leaf is None,
-        )
+        yield data.with_rows(x, y, w.astype(jax.dtypes.canonicalize_dtype(float)))
 
 
 def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numbers: int, *rest: Any) -> Any:
@@ -147,7 +150,7 @@ def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numb
     total = None
     for number, batch in enumerate(blocks(data, most)):
         part = jax.tree.map(
-            lambda leaf: np.asarray(leaf, np.float64), function(local, jax.random.fold_in(key, number), batch, *rest)
+            lambda leaf: np.asarray(leaf, np.float64), function(local, keys.fold_in(key, number), batch, *rest)
         )
         total = part if total is None else jax.tree.map(np.add, total, part)
     return total

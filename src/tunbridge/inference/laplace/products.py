@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
 from tunbridge.core.linalg import Kronecker
 from tunbridge.core.types import Key, PyTree
@@ -16,7 +17,7 @@ from tunbridge.inference.laplace.local import Local, Part, Slopes
 from tunbridge.model.networks.sites import Sites
 
 
-@jax.jit
+@once
 def jacobian(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
     """The slopes of each row's columns by the weights of each part, (rows, columns, weights)."""
     sites = local.sites
@@ -25,14 +26,14 @@ def jacobian(local: Local, key: Key, batch: Data, curvature: Outer, structure: A
     return [jax.vmap(lambda s, part=part: s.rows(sites, part.index.ravel(), local.size))(slopes) for part in parts]
 
 
-@jax.jit
+@once
 def gram(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
     """The sum of outer products of `jacobian`, (weights, weights) a part."""
     flat = [rows.reshape(-1, rows.shape[-1]) for rows in jacobian(local, key, batch, curvature, structure)]
     return [rows.T @ rows for rows in flat]
 
 
-@jax.jit
+@once
 def squares(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
     """The diagonal of each part of the curvature, of the shape of the part."""
     sites = local.sites
@@ -59,7 +60,7 @@ def _weighted_squares(a: Array, g: Array) -> Array:
     return jax.lax.scan(one, jnp.zeros((a.shape[-1], g.shape[-1]), a.dtype), (a, g))[0]
 
 
-@partial(jax.jit, static_argnames="reduce")
+@partial(once, static_argnames="reduce")
 def factors(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any, reduce: bool) -> list:
     """For each part of a group (sum of a a^T, sum of g g^T, how many positions); for others the diagonal."""
     sites = local.sites
@@ -83,7 +84,7 @@ def _factors(a: Array, g: Array, weight: Array, reduce: bool) -> tuple[Array, Ar
     return weighted.T @ weighted, flat.T @ flat, jnp.sum(weight) * positions
 
 
-@jax.jit
+@once
 def projections(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any, blocks: tuple) -> list[Array]:
     """Squared slopes along the eigenvectors of Kronecker blocks."""
     sites = local.sites
@@ -101,7 +102,7 @@ def projections(local: Local, key: Key, batch: Data, curvature: Outer, structure
     return found
 
 
-@jax.jit
+@once
 def product(local: Local, key: Key, batch: Data, curvature: Curvature, v: Array) -> Array:
     """The curvature of a block of rows times v, over all weights."""
     flat, back = ravel_pytree(local.weights)
@@ -123,14 +124,14 @@ def product(local: Local, key: Key, batch: Data, curvature: Curvature, v: Array)
     return jax.vjp(outputs, flat)[1](bent)[0]
 
 
-@jax.jit
+@once
 def hessian_rows(local: Local, key: Key, batch: Data, curvature: Curvature, numbers: Array) -> Array:
     """Some rows of the exact Hessian, (len(numbers), weights)."""
     basis = jnp.zeros((len(numbers), local.size)).at[jnp.arange(len(numbers)), numbers].set(1.0)
     return jax.lax.map(lambda v: product(local, key, batch, curvature, v), basis)
 
 
-@jax.jit
+@once
 def gradient_change(local: Local, key: Key, batch: Data, tangent: PyTree) -> Array:
     """How the gradient by the weights changes along a change of the noise."""
 
@@ -140,7 +141,7 @@ def gradient_change(local: Local, key: Key, batch: Data, tangent: PyTree) -> Arr
     return jax.jvp(at, (local.params.noise,), (tangent,))[1]
 
 
-@jax.jit
+@once
 def gradient(local: Local, _: Key, batch: Data) -> Array:
     """Of the log likelihood of a block of rows, by the weights."""
     flat, back = ravel_pytree(local.weights)

@@ -307,8 +307,13 @@ def _by_group(local: Local, sites: Sites, separate_bias: bool = False) -> list[P
 
 
 def _spectral(part: Part, scale: np.ndarray, vectors: np.ndarray, values: np.ndarray, uniform: bool) -> Block:
-    arrays = [jnp.asarray(one, jnp.result_type(float)) for one in (scale, vectors, values)]
-    return linalg.Spectral(jnp.asarray(part.index), *arrays, uniform=uniform)
+    return linalg.Spectral(*_arrays(part, scale, vectors, values), uniform=uniform)
+
+
+def _arrays(part: Part, *values: np.ndarray) -> list[jax.Array]:
+    """The numbers of a part's weights and arrays of numbers, on the device."""
+    numbers = jax.dtypes.canonicalize_dtype(float)
+    return jax.device_put([part.index.astype(np.int32), *(np.asarray(one, numbers) for one in values)])
 
 
 def _from_rows(part: Part, rows: np.ndarray, scale: np.ndarray, uniform: bool) -> Block:
@@ -321,8 +326,7 @@ def _from_rows(part: Part, rows: np.ndarray, scale: np.ndarray, uniform: bool) -
 
 def _diagonal(part: Part, total: np.ndarray, variances: np.ndarray, uniform: bool) -> Block:
     prior = variances[part.index]
-    arrays = [jnp.asarray(one, jnp.result_type(float)) for one in (prior, np.maximum(total * prior, 0.0))]
-    return linalg.Diagonal(jnp.asarray(part.index), *arrays, uniform=uniform)
+    return linalg.Diagonal(*_arrays(part, prior, np.maximum(total * prior, 0.0)), uniform=uniform)
 
 
 def _negative(values: np.ndarray) -> Facts:

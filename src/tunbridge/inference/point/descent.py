@@ -29,7 +29,7 @@ def adam(step_size: Any) -> optax.GradientTransformation:
     The large gradients of the first steps would otherwise hold back the last ones: on the exact problems 2,000 steps
     of optax's default end up to 0.1 posterior standard deviations from the mode, these within 2e-6.
     """
-    return optax.adam(step_size, b2=0.99)
+    return optax.flatten(optax.adam(step_size, b2=0.99))
 
 
 class State(NamedTuple):
@@ -140,8 +140,9 @@ class Descent(Iterative):
         params, measure = state.params, state.measure
         refits, counted = state.step >= half, batch
         if measure:
-            params = jax.lax.cond(refits, lambda: params._replace(noise=measure.best_noise), lambda: params)
-            counted = batch.where(refits | ~measure.rows(batch))
+            held = measure.rows(batch)
+            noise_now = jax.tree.map(lambda new, old: jnp.where(refits, new, old), measure.best_noise, params.noise)
+            params, counted = params._replace(noise=noise_now), batch.where(refits | ~held)
 
         def loss_of(free):
             weights, extra = free
@@ -161,7 +162,7 @@ class Descent(Iterative):
 
             def follow():
                 outputs = self.outputs(key_outputs, target, params, batch.x)
-                return noise.follow(measure, target, outputs, batch)
+                return noise.follow(measure, target, outputs, batch, held)
 
             measure = jax.lax.cond(refits, lambda: measure, follow)
         weights, extra = optax.apply_updates(free, updates)

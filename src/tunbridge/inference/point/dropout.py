@@ -10,6 +10,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import logit
 
+from tunbridge.core import keys
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, PyTree, Scalar
@@ -32,15 +34,16 @@ class Dropout(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """`num` draws of all masks, applied."""
-
-        def one(key_draw: Key) -> Params:
-            return masks.dropped(key_draw, self.model, self.params, self.rates, masks.draw)
-
-        return jax.vmap(one)(jax.random.split(key, num))
+        return _draws(self.model, self.params, self.rates, keys.split(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws, 100 unless told."""
         return self.sample(key, DRAWS if num is None else num)
+
+
+@once
+def _draws(model: Model, params: Params, rates: masks.Rates, own: Key) -> Params:
+    return jax.vmap(lambda key: masks.dropped(key, model, params, rates, masks.draw))(own)
 
 
 class MCDropout(Descent):
@@ -104,13 +107,13 @@ class MCDropout(Descent):
         rates = self.rates(target.model, params, extra)
         layout = target.model.network.layout(params.weights)
         draw = masks.draw_relaxed if self.learn else masks.draw
-        groups = min(self.groups, batch.num)
+        groups = min(self.groups, batch.capacity)
 
         def terms(key_group: Key, x: Array, y: Array) -> Array:
             return target.model.log_likelihood(masks.dropped(key_group, target.model, params, rates, draw), x, y)
 
         x, y = _grouped(batch.x, groups), _grouped(batch.y, groups)
-        each = jax.vmap(terms)(jax.random.split(key, groups), x, y).reshape(-1)[: batch.num]
+        each = jax.vmap(terms)(jax.random.split(key, groups), x, y).reshape(-1)[: batch.capacity]
         bound = target.rescale(each, batch) + masks.expected_log_prior(target, params, rates)
         return bound + masks.entropy(rates, params.weights, layout) if self.learn else bound
 

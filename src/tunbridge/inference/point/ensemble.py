@@ -3,8 +3,8 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 
+from tunbridge.core import keys
 from tunbridge.core.errors import InputError
 from tunbridge.inference.base import Method
 from tunbridge.inference.point.map import MAP
@@ -40,11 +40,11 @@ class Ensemble(Method):
             raise InputError(
                 "members that start apart", "one init= for all of them", "Leave init= out, or fit them one by one."
             )
-        key_members, key_posterior = jax.random.split(key)
-        members = self.method.posteriors(model, data, key_members, size * self.size, options)
+        own = keys.split(key)
+        members = self.method.posteriors(model, data, keys.one(own, 0), size * self.size, options)
         groups = [tuple(members[i * self.size : (i + 1) * self.size]) for i in range(size)]
-        keys = jax.random.split(key_posterior, size)
-        return [Mixture(group[0].model, k, group, notes=_notes(group)) for group, k in zip(groups, keys, strict=True)]
+        own = keys.split(keys.one(own, 1), size)
+        return [Mixture(group[0].model, keys.one(own, i), group, notes=_notes(group)) for i, group in enumerate(groups)]
 
 
 def _notes(members: tuple[Posterior, ...]) -> tuple[str, ...]:

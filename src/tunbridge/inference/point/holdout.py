@@ -10,14 +10,19 @@ from tunbridge.core.types import Key
 _LARGEST = 2**32 - 1
 
 
-def mark(key: Key, batch: Data) -> Array:
+def salt(key: Key, batch: Data) -> Array:
+    """A random odd number for each column of x and y: which rows are held out depends on it."""
+    columns = sum(leaf.size // leaf.shape[0] for leaf in (batch.x, batch.y))
+    return jax.random.bits(key, (columns,), jnp.uint32) | 1
+
+
+def mark(multipliers: Array, batch: Data) -> Array:
     """A number in [0, 2^32) for each row, (points,): the same wherever and whenever the row comes.
 
-    Equal rows get equal marks, so a copy of a training row is never held out.
+    Equal rows get equal marks, so a copy of a training row is never held out. `multipliers` is `salt`'s.
     """
     columns = [leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in (batch.x, batch.y)]
     bits = jax.lax.bitcast_convert_type(jnp.concatenate(columns, axis=1), jnp.uint32)
-    multipliers = jax.random.bits(key, bits.shape[1:], jnp.uint32) | 1
     mixed = jnp.sum(_scramble(bits ^ multipliers[None]) * multipliers[None], axis=1, dtype=jnp.uint32)
     return _scramble(mixed)
 

@@ -8,7 +8,6 @@ measured: the two could drift together to where all is noise.
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -29,7 +28,8 @@ _FIRST_STEPS = 100
 class Measure(NamedTuple):
     """Which rows are held out, the noise that explains them now, and the one that did best."""
 
-    key: Key
+    salt: Array
+    """Of the marks by which rows are held out."""
     threshold: Array
     noise: PyTree
     score: Array
@@ -40,7 +40,7 @@ class Measure(NamedTuple):
     def rows(self, batch: Data) -> Array:
         """Which rows of a batch are held out and count, (points,)."""
         counts = True if batch.weight is None else batch.weight > 0
-        return (holdout.mark(self.key, batch) <= self.threshold) & counts
+        return (holdout.mark(self.salt, batch) <= self.threshold) & counts
 
 
 def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params, Measure]:
@@ -49,54 +49,71 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
     Where y has no residuals (classes, counts), noise that explains the held-out rows.
     """
     likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
-    weight = batch.weights
-    threshold = holdout.threshold(holdout.mark(key, batch), weight, SHARE, batch.num == target.num)
-    start, never = likelihood.median_noise(), jnp.asarray(-jnp.inf)
-    measure = Measure(key, threshold, start, never, never, start)
+    start, weight, salt = params.noise, batch.weights, holdout.salt(key, batch)
+    threshold = holdout.threshold(holdout.mark(salt, batch), weight, SHARE, batch.num == target.num)
+    never = jnp.asarray(-jnp.inf)
+    measure = Measure(salt, threshold, start, never, never, start)
     held = measure.rows(batch)
     held = jnp.where(jnp.any(held), held, weight > 0)  # a small first batch may hold no row out
-    shrunk = eqx.tree_at(lambda data: data.y, batch, likelihood.shrunk(batch.y, outputs, start, _SHRINK))
+    targets = jnp.stack([batch.y, likelihood.shrunk(batch.y, outputs, start, _SHRINK)])
 
-    def solve(rows):
-        return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs[None], rows, held, u), start)
+    def solve(y):
+        rows = batch.with_rows(batch.x, y, batch.weight, batch.count)
+        return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs[None], rows, held, u)[1], start)
 
-    first = solve(batch)
-    return params._replace(noise=solve(shrunk)), measure._replace(noise=first, best_noise=first)
+    first, small = (jax.tree.map(lambda leaf, i=i: leaf[i], jax.lax.map(solve, targets)) for i in range(2))
+    return params._replace(noise=small), measure._replace(noise=first, best_noise=first)
 
 
-def follow(measure: Measure, target: Target, outputs: Array, batch: Data) -> Measure:
+def follow(measure: Measure, target: Target, outputs: Array, batch: Data, held: Array) -> Measure:
     """The measure after a step: the new one if the batch is all the data, else an average over about three epochs.
 
-    `outputs` (networks, points, outputs) are those of the networks that a prediction would average.
+    `outputs` (networks, points, outputs) are those of the networks that a prediction would average, `held` the rows of
+    the batch that are held out.
     """
-    held, share = measure.rows(batch), batch.num / target.num
+    share = batch.num / target.num
     share = share / (3.0 - 2.0 * share)
-    newton = _newton(target, outputs, batch, held, measure.noise)
-    noise = jax.tree.map(lambda old, new: old + share * (new - old), measure.noise, newton)
-    terms = _terms(target, outputs, noise, batch.y)
-    weights = held.astype(terms.dtype) if batch.weight is None else jnp.where(held, batch.weight, 0.0)
-    score = jnp.sum(jnp.where(held, terms, 0.0) * weights) / jnp.maximum(jnp.sum(weights), 1e-30)
+    score, newton = _newton(target, outputs, batch, held, measure.noise)
     score = jnp.where(jnp.isinf(measure.score), score, measure.score + share * (score - measure.score))
+    noise = jax.tree.map(lambda old, new: old + share * (new - old), measure.noise, newton)
     better = score > measure.best_score
-    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), noise, measure.best_noise)
-    fresh = Measure(measure.key, measure.threshold, noise, score, jnp.maximum(score, measure.best_score), best)
-    return jax.lax.cond(jnp.any(held), lambda: fresh, lambda: measure)
+    best = jax.tree.map(lambda new, old: jnp.where(better, new, old), measure.noise, measure.best_noise)
+    fresh = measure._replace(
+        noise=noise, score=score, best_score=jnp.maximum(score, measure.best_score), best_noise=best
+    )
+    return jax.tree.map(lambda new, old: jnp.where(jnp.any(held), new, old), fresh, measure)
+
+
+def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyTree) -> tuple[Array, PyTree]:
+    """The held-out rows' mean log density, and noise one Newton step nearer to what explains them.
+
+    The step is at most 1 in each coordinate. Two derivatives along each coordinate, both forwards, keep the program
+    small: one pass over the rows.
+    """
+    likelihood = target.model.likelihood
+    start, unravel = ravel_pytree(noise)
+    weight = jnp.where(held, batch.weights, 0.0)
+
+    def loss(u: Array) -> tuple[Array, Array]:
+        terms = _terms(target, outputs, unravel(u), batch.y)
+        fit = jnp.sum(jnp.where(held, terms, 0.0) * weight)
+        return -(target.num / batch.num * fit + likelihood.log_noise(unravel(u), jacobian=False)), fit
+
+    def along(direction: Array) -> tuple[Array, Array, Array]:
+        def first(t: Array) -> tuple[Array, Array]:
+            _, slope, fit = jax.jvp(lambda t: loss(start + t * direction), (t,), (jnp.ones_like(t),), has_aux=True)
+            return slope, fit
+
+        zero = jnp.zeros((), start.dtype)
+        slope, curvature, fit = jax.jvp(first, (zero,), (jnp.ones_like(zero),), has_aux=True)
+        return slope, curvature, fit
+
+    slope, curvature, fit = jax.vmap(along)(jnp.eye(start.size, dtype=start.dtype))
+    step = jnp.clip(slope / jnp.maximum(jnp.abs(curvature), 1e-6), -1.0, 1.0)
+    return fit[0] / jnp.maximum(jnp.sum(weight), 1e-30), unravel(start - step)
 
 
 def _terms(target: Target, outputs: Array, noise: PyTree, y: Array) -> Array:
     """Log density of each row under the equal mixture of the networks, (points,)."""
     each = jax.vmap(lambda one: target.model.likelihood.distribution(one, noise).log_prob(y))(outputs)
-    return logsumexp(each, axis=0) - jnp.log(len(outputs))
-
-
-def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyTree) -> PyTree:
-    """One Newton step, of at most 1 in each coordinate, towards the noise that explains the held-out rows."""
-    likelihood = target.model.likelihood
-    start, unravel = ravel_pytree(noise)
-
-    def loss(u):
-        terms = jnp.where(held, _terms(target, outputs, unravel(u), batch.y), 0.0)
-        return -(target.rescale(terms, batch) + likelihood.log_noise(unravel(u), jacobian=False))
-
-    slope, curvature = jax.grad(loss)(start), jnp.diagonal(jax.hessian(loss)(start))
-    return unravel(start - jnp.clip(slope / jnp.maximum(jnp.abs(curvature), 1e-6), -1.0, 1.0))
+    return each[0] if len(each) == 1 else logsumexp(each, axis=0) - jnp.log(len(outputs))

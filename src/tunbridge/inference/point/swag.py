@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from tunbridge.core.data import Data
+from tunbridge.core.data import Data, capacity_for
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
@@ -101,9 +101,9 @@ class SWAG(Iterative):
         return Train(self.point.train.steps + self.steps, self.point.train.batch_size)
 
     def batch_size(self, num: int) -> int | None:
-        """As the point estimate says, or a quarter of the rows, at most 128."""
+        """As the point estimate says, or about a quarter of the rows, at most 128."""
         given = self.point.train.batch_size
-        return given if given is not None else min(_MOST_ROWS, max(1, num // 4))
+        return given if given is not None else min(_MOST_ROWS, max(1, min(num, capacity_for(num) // 4)))
 
     def believed(self, model: Model) -> Model:
         """As the point estimate takes it."""
@@ -200,11 +200,12 @@ def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: St
     one = Target(target.model, 1.0)
 
     def add(i: Array, sums: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
-        row = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, i, 1), batch)
+        weight = None if batch.weight is None else batch.weight[i][None]
+        row = batch.with_rows(batch.x[i][None], batch.y[i][None], weight)
         slope = jax.grad(lambda w: one.log_likelihood(params._replace(weights=w), row))(params.weights)
         return optax.tree.add(sums[0], slope), sums[1] + optax.tree.norm(slope, squared=True)
 
-    turns = due.astype(jnp.int32) * min(_MEASURE_ROWS, batch.num)
+    turns = due.astype(jnp.int32) * jnp.minimum(_MEASURE_ROWS, batch.num)
     slopes, lengths = jax.lax.fori_loop(0, turns, add, (state.slopes, state.lengths))
     return slopes, lengths, state.rows + turns
 

@@ -91,7 +91,7 @@ class Correction(eqx.Module):
         def turn(i: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             w, p, work = carry
             key_rows, key_noise = jax.random.split(jax.random.fold_in(key_path, i))
-            rows = self.rows.some(key_rows, batch.num)
+            rows = self.rows.some(key_rows, batch.capacity)
             g = estimator.slope(target, memory, w, rows).gradient
             shake = shaken(metric, normal(key_noise, w.shape, w.dtype))
             pushed = ((1.0 - damping) * p + epsilon * g + 2.0 * jnp.sqrt(damping) * shake) / (1.0 + damping)

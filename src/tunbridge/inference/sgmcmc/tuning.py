@@ -138,7 +138,7 @@ def measure(
         return estimator.slope(target, anchor, position, batch).gradient
 
     curvature = scales.curvature(key, slope_of, position, metric.scale)
-    if batch.num < 2:
+    if batch.capacity < 2:
         return Measured(curvature, jnp.zeros_like(curvature))
     spread = metric.scale * variance(halves(target, estimator, anchor, position, batch), target, batch)
     groups = jax.tree.leaves(unravel(shapes(target.model), spread))
@@ -146,9 +146,15 @@ def measure(
 
 
 def halves(target: Target, estimator: Estimator, anchor: PyTree, position: Array, batch: Data) -> Slope:
-    """The estimates by both halves of a batch, with a leading axis."""
-    half = batch.num // 2
-    parts = jax.tree.map(lambda leaf: leaf[: 2 * half].reshape(2, half, *leaf.shape[1:]), batch)
+    """The estimates by both halves of a batch, its even and its odd rows, with a leading axis."""
+    half = batch.capacity // 2
+
+    def halved(leaf: Array) -> Array:
+        return jnp.swapaxes(leaf[: 2 * half].reshape(half, 2, *leaf.shape[1:]), 0, 1)
+
+    count = None if batch.count is None else jnp.maximum((batch.count + jnp.array([1, 0])) // 2, 1)
+    weight = None if batch.weight is None else halved(batch.weight)
+    parts = batch.with_rows(halved(batch.x), halved(batch.y), weight, count)
     return jax.lax.map(lambda part: estimator.slope(target, anchor, position, part), parts)
 
 

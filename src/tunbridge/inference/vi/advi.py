@@ -223,7 +223,7 @@ def _centred(function: Callable[[dict[str, Array]], Scalar], supports: tuple, li
 
     mode, curvature = _mode(loss, flat)
     good = all_finite((mode, curvature))
-    centre = back(jnp.where(good, mode, flat))
+    centre = back(mode if good else flat)
     scale = back(jnp.where(good & (curvature > 0), curvature, 1.0) ** -0.5)
     return strong(_Density(function, supports, centre, scale))
 

@@ -4,16 +4,19 @@ import abc
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, Self
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from tunbridge.core import keys
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, NumericalError, Result
-from tunbridge.core.tree import all_finite, stack
+from tunbridge.core.tree import all_finite, on_host
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.base import Iterative, check_door
 from tunbridge.inference.point.given import given
@@ -77,15 +80,15 @@ class AroundPoint(Iterative):
         bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
         like = jax.eval_shape(lambda k: bound.sample_params(k, bound.example()), jax.random.key(0))
         self.form.check(like, bound.network.layout(like.weights))
-        beginning.check_support(jax.random.key(0), bound, like)
+        beginning.check_support(bound, like)
         settled = self.settled(bound, like)
-        key_points, key_rest = jax.random.split(key)
-        means = self._means(bound, data, key_points, size, options)
+        pair = keys.split(key)
+        means = self._means(bound, data, keys.one(pair, 0), size, options)
         left = None if options.max_seconds is None else max(options.max_seconds - (time.perf_counter() - began), 0.0)
         options = options._replace(init=means, max_seconds=left)
         if means is not None:  # after an interruption they may be others
             options = options.within(f"q-{fingerprint(means)[:12]}")
-        return super(AroundPoint, settled).posteriors(model, data, key_rest, size, options)
+        return super(AroundPoint, settled).posteriors(model, data, keys.one(pair, 1), size, options)
 
     def _means(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Params] | None:
         """Where the means of q begin."""
@@ -100,7 +103,7 @@ class AroundPoint(Iterative):
         return [beginning.translated(model, one) for one in found]
 
     def _starts(self, init: Any, target: Target, rows: Data, key: Key, num: int) -> Params | None:
-        return None if init is None else stack(init)
+        return None if init is None else jax.tree.map(partial(on_host, lambda *each: np.stack(each)), *init)
 
     def around(self, key: Key, target: Target, params: Params, batch: Data) -> Gaussian:
         """Q around the parameters, as wide as the curvature says."""

@@ -4,8 +4,10 @@ import math
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
@@ -40,20 +42,29 @@ def standard_deviations(key: Key, target: Target, params: Params, batch: Data) -
 
 def translated(model: Model, point: Posterior) -> Params:
     """A point estimate's network in the coordinates of a model, which may have more unknown scales."""
-    params = point.one()
-    weights = point.model.weights(params)
+    return _translated(model, point.model, point.one())
+
+
+@once
+def _translated(model: Model, other: Model, params: Params) -> Params:
+    weights = other.weights(params)
     layout = model.network.layout(weights)
     scales = model.prior.median_scales(weights, layout)
     return Params(model.prior.raw(weights, scales, layout), scales, params.noise)
 
 
-def check_support(key: Key, model: Model, like: Params) -> None:
+@once
+def _log_priors(model: Model, params: Params) -> tuple[Array, Array]:
+    """At parameters, and at minus these."""
+    target = Target(model, 1.0)
+    return target.log_prior(params), target.log_prior(jax.tree.map(jnp.negative, params))
+
+
+def check_support(model: Model, like: Params) -> None:
     """InputError unless the log prior is finite all around: q has the whole real line for its support."""
-    leaves, structure = jax.tree.flatten(like)
-    keys = jax.random.split(key, len(leaves))
-    somewhere = [jax.random.normal(k, leaf.shape, leaf.dtype) for k, leaf in zip(keys, leaves, strict=True)]
-    for sign in (1.0, -1.0):
-        value = float(Target(model, 1.0).log_prior(jax.tree.unflatten(structure, [sign * leaf for leaf in somewhere])))
+    rng = np.random.default_rng(0)
+    somewhere = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), like)
+    for value in map(float, _log_priors(model, somewhere)):
         if not math.isfinite(value):
             raise InputError(
                 "a prior with a density above 0 on the whole real line, as q has it",

@@ -31,4 +31,4 @@ class Bernoulli(Noiseless, OfClasses):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from its logit."""
-        return dist.Bernoulli(logits=outputs[..., 0])
+        return dist.Bernoulli(logits=outputs[..., 0], validate_args=False)

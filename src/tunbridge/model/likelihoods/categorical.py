@@ -62,7 +62,7 @@ class Categorical(Noisy, OfClasses):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from the logits."""
-        return dist.Categorical(logits=self._logits(outputs, noise))
+        return dist.Categorical(logits=self._logits(outputs, noise), validate_args=False)
 
     def _logits(self, outputs: Array, noise: PyTree) -> Array:
         return outputs / jnp.asarray(self.values(noise), outputs.dtype)

@@ -31,4 +31,4 @@ class Gaussian(OneScale):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal around the outputs."""
-        return dist.Normal(outputs, by_output(self.sigma(noise), outputs)).to_event(1)
+        return dist.Normal(outputs, by_output(self.sigma(noise), outputs), validate_args=False).to_event(1)

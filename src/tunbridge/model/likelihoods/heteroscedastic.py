@@ -36,7 +36,7 @@ class Heteroscedastic(Noiseless, OfNumbers):
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal with mean and scale from the two halves of the outputs."""
         mean, s = jnp.split(outputs, 2, axis=-1)
-        return dist.Normal(mean, self._sigma(s)).to_event(1)
+        return dist.Normal(mean, self._sigma(s), validate_args=False).to_event(1)
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
         r"""Diagonal, :math:`1 / \sigma` for the means and :math:`\sqrt 2 \, \sigma'(s) / \sigma` for *s*."""

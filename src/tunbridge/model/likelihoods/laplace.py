@@ -35,4 +35,6 @@ class Laplace(OneScale):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Laplace around the outputs."""
-        return dist.Laplace(outputs, by_output(jnp.asarray(self.values(noise)), outputs)).to_event(1)
+        return dist.Laplace(outputs, by_output(jnp.asarray(self.values(noise)), outputs), validate_args=False).to_event(
+            1
+        )

@@ -58,7 +58,7 @@ class NegativeBinomial(Noisy, OfCounts):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Negative binomial with log means from the outputs."""
-        return dist.NegativeBinomialLogits(*self._alpha_and_logits(outputs, noise)).to_event(1)
+        return dist.NegativeBinomialLogits(*self._alpha_and_logits(outputs, noise), validate_args=False).to_event(1)
 
     def _alpha_and_logits(self, outputs: Array, noise: PyTree) -> tuple[Array, Array]:
         alpha = by_output(jnp.asarray(self.values(noise)), outputs)

@@ -75,7 +75,7 @@ class NoisyCategorical(Noiseless, OfClasses):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from the averaged probabilities."""
-        return dist.Categorical(logits=self.log_probs(outputs, noise))
+        return dist.Categorical(logits=self.log_probs(outputs, noise), validate_args=False)
 
 
 @lru_cache

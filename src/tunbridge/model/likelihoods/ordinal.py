@@ -107,7 +107,7 @@ class Ordinal(Noisy, OfClasses):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Of the label, from the output and the cutpoints."""
-        return dist.Categorical(logits=self.log_probs(outputs, noise))
+        return dist.Categorical(logits=self.log_probs(outputs, noise), validate_args=False)
 
 
 def _checked(cutpoints: Any) -> Any:

@@ -28,4 +28,4 @@ class Poisson(Noiseless, OfCounts):
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Poisson with log rates from the outputs."""
-        return dist.Poisson(jnp.exp(outputs)).to_event(1)
+        return dist.Poisson(jnp.exp(outputs), validate_args=False).to_event(1)

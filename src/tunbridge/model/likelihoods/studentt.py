@@ -52,7 +52,7 @@ class StudentT(Noisy, OfNumbers):
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Student's t around the outputs."""
         df, scale = (by_output(jnp.asarray(value), outputs) for value in self.values(noise))
-        return dist.StudentT(df, outputs, scale).to_event(1)
+        return dist.StudentT(df, outputs, scale, validate_args=False).to_event(1)
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
         r"""Diagonal, :math:`\sqrt{(\nu + 1) / (\nu + 3)} / s`."""

@@ -197,14 +197,9 @@ class Independent(AbstractPrior):
         """Log density of w = s r, or of r where s is unknown."""
         if scales:
             return self.log_law(ravel(raw))
-        if not isinstance(self.scale, FanIn | tuple):  # one sum, however many arrays
-            return self.log_law(ravel(raw) / self.scale) - size(raw) * jnp.log(self.scale)
-
-        def one(w: Array, s: Any) -> Scalar:
-            terms = jnp.broadcast_to(jnp.log(s), w.shape) if jnp.ndim(s) else w.size * jnp.log(s)
-            return self.log_law(w / s) - jnp.sum(terms)
-
-        return total(jax.tree.map(one, raw, self._deviations(raw, scales, layout)))
+        found = self._deviations(raw, scales, layout)
+        logs = jax.tree.map(lambda w, s: jnp.sum(jnp.log(s)) * (w.size // jnp.size(s)), raw, found)
+        return self.log_law(ravel(jax.tree.map(jnp.divide, raw, found))) - total(logs)
 
     def em_variance(self, r: Array) -> Array:
         r"""The variance :math:`1 / E[\tau^{-2} \mid r] = -r / \frac{d}{dr} \log p(r)` of weights of scale 1.
@@ -245,5 +240,5 @@ class Independent(AbstractPrior):
         return deviations(transforms.values(self.scale, scales), like, layout)
 
 
-NORMAL = dist.Normal(0.0, 1.0)
-"""The law of raw coordinates that are non-centred."""
+NORMAL = dist.Normal(0.0, 1.0, validate_args=False)
+"""The law of raw coordinates that are non-centred. (Weights are finite, or the step is known to have failed.)"""

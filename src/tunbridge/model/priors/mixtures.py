@@ -35,8 +35,8 @@ class _Mixture(NamedTuple):
 
     def parts(self, w: Array) -> tuple[Array, Array]:
         """Log density of each part, with its share."""
-        wide = jnp.log(self.share) + dist.Normal(0.0, self.wide).log_prob(w)
-        return wide, jnp.log1p(-self.share) + dist.Normal(0.0, self.narrow).log_prob(w)
+        wide = jnp.log(self.share) + dist.Normal(0.0, self.wide, validate_args=False).log_prob(w)
+        return wide, jnp.log1p(-self.share) + dist.Normal(0.0, self.narrow, validate_args=False).log_prob(w)
 
     def log_prob(self, weights: PyTree) -> Scalar:
         """Of all weights."""

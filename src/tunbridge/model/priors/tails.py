@@ -45,7 +45,7 @@ class Laplace(Independent):
 
     def law(self) -> Distribution:
         """Laplace with b = 1."""
-        return dist.Laplace(0.0, 1.0)
+        return dist.Laplace(0.0, 1.0, validate_args=False)
 
     def em_variance(self, r: Array) -> Array:
         """The absolute value: 0 at 0."""
@@ -70,7 +70,7 @@ class Logistic(Independent):
 
     def law(self) -> Distribution:
         """Logistic with s = 1."""
-        return dist.Logistic(0.0, 1.0)
+        return dist.Logistic(0.0, 1.0, validate_args=False)
 
     def log_law(self, r: Array) -> Scalar:
         """Log density of an array of weights of scale 1."""
@@ -103,7 +103,7 @@ class StudentT(Independent):
 
     def law(self) -> Distribution:
         """Student-t of scale 1."""
-        return dist.StudentT(self.df, 0.0, 1.0)
+        return dist.StudentT(self.df, 0.0, 1.0, validate_args=False)
 
     def log_law(self, r: Array) -> Scalar:
         """Log density of an array of weights of scale 1."""
@@ -131,7 +131,7 @@ class Cauchy(Independent):
 
     def law(self) -> Distribution:
         """Cauchy with s = 1."""
-        return dist.Cauchy(0.0, 1.0)
+        return dist.Cauchy(0.0, 1.0, validate_args=False)
 
     def log_law(self, r: Array) -> Scalar:
         """Log density of an array of weights of scale 1."""

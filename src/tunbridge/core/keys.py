@@ -1,0 +1,59 @@
+"""Keys derived on the host, where no program has to be compiled for it.
+
+`split`, `fold_in` and `one` give what `jax.random.split`, `jax.random.fold_in` and indexing give, for keys of JAX's
+default kind by the hash Threefry-2x32 (Salmon et al. 2011) in NumPy; other kinds are left to JAX.
+"""
+
+import jax
+import numpy as np
+
+from tunbridge.core.types import Key
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_PARITY = np.uint32(0x1BD11BDA)
+
+
+def split(key: Key, num: int = 2) -> Key:
+    """`num` new keys, (num,); of several keys as many of each, (keys, num)."""
+    if not _known(key):
+        return jax.random.split(key, num) if key.ndim == 0 else jax.vmap(lambda one: jax.random.split(one, num))(key)
+    words = _words(key)
+    drawn = _hash(words[..., 0, None], words[..., 1, None], np.uint32(0), np.arange(num, dtype=np.uint32))
+    return jax.random.wrap_key_data(np.stack(drawn, axis=-1))
+
+
+def fold_in(key: Key, number: int) -> Key:
+    """A new key of a key and a whole number from 0 to 2^32 - 1."""
+    if not _known(key):
+        return jax.random.fold_in(key, number)
+    return jax.random.wrap_key_data(np.concatenate(_hash(*_words(key)[:, None], np.uint32(0), np.uint32(number))))
+
+
+def one(keys: Key, index: int | np.ndarray) -> Key:
+    """The key or keys at an index of an array of keys."""
+    if not _known(keys):
+        return keys[index]
+    return jax.random.wrap_key_data(_words(keys)[index])
+
+
+def _known(key: Key) -> bool:
+    concrete = not isinstance(key, jax.core.Tracer)
+    return concrete and str(jax.random.key_impl(key)) == "threefry2x32" and bool(jax.config.jax_threefry_partitionable)
+
+
+def _words(key: Key) -> np.ndarray:
+    return np.asarray(jax.random.key_data(key))
+
+
+def _hash(a: np.ndarray, b: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Two words x, y under a key of two words a, b: twenty rounds of additions, rotations and exclusive ors."""
+    schedule = (a, b, a ^ b ^ _PARITY)
+    with np.errstate(over="ignore"):
+        x, y = x + a, y + b
+        for group in range(5):
+            for rotation in _ROTATIONS[group % 2]:
+                x = x + y
+                y = x ^ ((y << np.uint32(rotation)) | (y >> np.uint32(32 - rotation)))
+            x = x + schedule[(group + 1) % 3]
+            y = y + schedule[(group + 2) % 3] + np.uint32(group + 1)
+    return x, y
