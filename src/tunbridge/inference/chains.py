@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params
 from tunbridge.inference import mixing
 from tunbridge.inference.posteriors import Draws, Posterior
@@ -45,8 +46,8 @@ class Chains(Posterior):
 
     def starts(self, key: Key, num: int) -> Params:
         """The last draw of each chain in turn, noise included."""
-        last = jax.tree.map(lambda leaf: leaf[:, -1], self.params)
-        return jax.tree.map(lambda leaf: leaf[np.arange(num) % self.shape[0]], last)
+        turns = np.arange(num) % self.shape[0]
+        return jax.tree.map(lambda leaf: on_host(lambda draws: draws[turns, -1], leaf), self.params)
 
     def components(self, key: Key, num: int | None) -> Params:
         """All draws, chain after chain, or `num` evenly spaced."""
@@ -56,7 +57,7 @@ class Chains(Posterior):
         """What each network expects at x, (chains, draws, points, outputs or classes); None takes up to 64 inputs."""
         if x is None:
             num = len(self.inputs)
-            x = self.inputs[np.linspace(0, num - 1, min(num, _MOST_INPUTS)).round().astype(int)]
+            x = np.asarray(self.inputs)[np.linspace(0, num - 1, min(num, _MOST_INPUTS)).round().astype(int)]
         values = np.asarray(self.predict(x).functions)
         return values.reshape(*self.shape, *values.shape[1:])
 
@@ -89,4 +90,8 @@ class Chains(Posterior):
 
     def _draws(self) -> Draws:
         """The same without their chains."""
-        return Draws(self.model, self.key, jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.params))
+
+        def joined(leaf: Array) -> Array:
+            return on_host(lambda draws: draws.reshape(-1, *draws.shape[2:]), leaf)
+
+        return Draws(self.model, self.key, jax.tree.map(joined, self.params))

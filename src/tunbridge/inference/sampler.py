@@ -104,23 +104,26 @@ class Sampler(Iterative):
                 f"one that was stopped after {traces[0].step} steps of warm-up",
                 "Give it more time, or resume it from its checkpoint.",
             )
-        kept = jax.tree.map(lambda *leaves: jnp.stack([leaf[:num] for leaf in leaves]), *(t.kept for t in traces))
+        kept = jax.tree.map(
+            lambda *leaves: np.stack([np.asarray(leaf)[:num] for leaf in leaves]), *(t.kept for t in traces)
+        )
         stats = {
             name: np.stack([np.asarray(getattr(trace.info, name))[:num] for trace in traces])
             for name in traces[0].info._fields
             if name != "result"
         }
-        known = {name: jnp.asarray(values) for name, values in stats.items() if not np.isnan(values).all()}
+        known = jax.device_put({name: values for name, values in stats.items() if not np.isnan(values).all()})
         notes = self.notes(traces)
         if num < self.run.draws:
             notes += (f"Stopped after {num} of {self.run.draws} draws a chain.",)
         if self.run.keep is not None:
-            outputs, noise = kept
+            outputs, noise = jax.device_put(kept)
             inputs = jnp.asarray(self.run.keep)
             found: Chains | Recorded = Recorded(model, key, inputs, outputs, noise, known, notes=notes)
         else:
             rows = np.unique(np.linspace(0, data.num - 1, min(data.num, _INPUTS)).round().astype(int))
-            found = Chains(model, key, unravel(shapes(model), kept), known, data.x[rows], notes=notes)
+            params, inputs = jax.device_put((unravel(shapes(model), kept), np.asarray(data.x)[rows]))
+            found = Chains(model, key, params, known, inputs, notes=notes)
         if doubts := found.doubts():
             warnings.warn(" ".join(doubts), ConvergenceWarning, stacklevel=4)
         return found

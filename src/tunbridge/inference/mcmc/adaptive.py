@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Data
@@ -109,4 +110,5 @@ class Adaptive(AllRows):
         """The step size that was found."""
         if self.step_size is not None:
             return ()
-        return (f"Step size {float(traces[0].state.tuning.step_size):.3g}, tuned in warm-up.",)
+        averaging = traces[0].state.tuning.averaging
+        return (f"Step size {np.exp(float(averaging.log_step_size_avg)):.3g}, tuned in warm-up.",)

@@ -10,6 +10,7 @@ from blackjax.mcmc import metrics as kinetics
 from blackjax.mcmc.hmc import HMCState
 from jax import Array
 
+from tunbridge.core.random import split
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
@@ -73,7 +74,7 @@ class HMC(Tuned):
 
     def move(self, key, density, chain, step_size, inverse_mass):
         """One trajectory."""
-        key_length, key_move = jax.random.split(key)
+        key_length, key_move = split(key, 2)
         if self.steps is None:
             length = self.length * jax.random.uniform(key_length, (), minval=0.5, maxval=1.5)
             num = jnp.clip(jnp.ceil(length / step_size), 1, self.max_steps).astype(jnp.int32)

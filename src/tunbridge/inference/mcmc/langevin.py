@@ -10,6 +10,7 @@ from blackjax.mcmc import metrics as kinetics
 from blackjax.mcmc.hmc import HMCState
 from jax import Array
 
+from tunbridge.core.random import split
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.mcmc.adaptive import Density
 from tunbridge.inference.mcmc.hamiltonian import Tuned
@@ -49,7 +50,7 @@ def adjusted(
     key: Key, density: Density, chain: HMCState, step_size: Array, inverse_mass: PyTree
 ) -> tuple[HMCState, Info]:
     """A step if it is accepted, else where the chain was."""
-    key_noise, key_accept = jax.random.split(key)
+    key_noise, key_accept = split(key, 2)
     step = langevin(key_noise, density, chain, step_size, inverse_mass)
     accepted = jax.random.uniform(key_accept, (), step.acceptance.dtype) < step.acceptance
     moved = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), step.chain, chain)

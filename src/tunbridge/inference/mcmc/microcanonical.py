@@ -12,6 +12,7 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.random import split
 from tunbridge.core.tree import ravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference import scales
@@ -274,7 +275,7 @@ class AdjustedMCLMC(Tuned):
 
     def move(self, key, density, chain, step_size, inverse_mass):
         """One trajectory."""
-        key_length, key_move = jax.random.split(key)
+        key_length, key_move = split(key, 2)
         root = jnp.sqrt(jnp.asarray(chain.position.shape[0], step_size.dtype))
         length = self.length * jax.random.uniform(key_length, (), minval=0.5, maxval=1.5)
         num = jnp.clip(jnp.ceil(length / step_size), 1, self.max_steps).astype(jnp.int32)

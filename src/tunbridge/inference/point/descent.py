@@ -13,6 +13,7 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError, NumericalError, Result
+from tunbridge.core.random import fold_in
 from tunbridge.core.tree import all_finite, strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
@@ -158,7 +159,7 @@ class Descent(Iterative):
         optimiser = self._optax(self.decay((state.step - jnp.where(refits, half, 0)) / length))
         updates, memory = optimiser.update(slope, state.optimiser, free, value=loss, grad=slope, value_fn=loss_of)
         if measure:
-            key_outputs = jax.random.fold_in(key, 1)
+            key_outputs = fold_in(key, 1)
 
             def follow():
                 outputs = self.outputs(key_outputs, target, params, batch.x)

@@ -14,6 +14,7 @@ from tunbridge.core import keys
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.point import masks
 from tunbridge.inference.point.descent import Descent
@@ -113,7 +114,7 @@ class MCDropout(Descent):
             return target.model.log_likelihood(masks.dropped(key_group, target.model, params, rates, draw), x, y)
 
         x, y = _grouped(batch.x, groups), _grouped(batch.y, groups)
-        each = jax.vmap(terms)(jax.random.split(key, groups), x, y).reshape(-1)[: batch.capacity]
+        each = jax.vmap(terms)(split(key, groups), x, y).reshape(-1)[: batch.capacity]
         bound = target.rescale(each, batch) + masks.expected_log_prior(target, params, rates)
         return bound + masks.entropy(rates, params.weights, layout) if self.learn else bound
 
@@ -124,7 +125,7 @@ class MCDropout(Descent):
         def one(key_draw: Key) -> Array:
             return target.model.outputs(masks.dropped(key_draw, target.model, params, rates, masks.draw), x)
 
-        return jax.vmap(one)(jax.random.split(key, self.groups))
+        return jax.vmap(one)(split(key, self.groups))
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
         """The weights before dropout, and the rates."""

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import entr, logit
 
+from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.model.model import Model, Target
 from tunbridge.model.networks import layout as axes
@@ -66,7 +67,7 @@ def draw_relaxed(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:
 
 def _keys_and_shapes(key: Key, like: PyTree, layout: PyTree) -> tuple[Key, list[tuple[int, ...]]]:
     leaves, roles = jax.tree.leaves(like), jax.tree.leaves(layout)
-    return jax.random.split(key, len(leaves)), [_units(*pair) for pair in zip(leaves, roles, strict=True)]
+    return split(key, len(leaves)), [_units(*pair) for pair in zip(leaves, roles, strict=True)]
 
 
 def _units(leaf: Any, role: axes.Leaf) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core import keys
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, Result
 from tunbridge.core.random import normal
@@ -143,7 +144,7 @@ class StochasticGradient(Thermometer):
             bound, data = model.bind(data)
             num = min(self.batch_size(data.num) or data.num, data.num)
         self._check(bound, num)
-        key_settle = jax.random.fold_in(key, 3)
+        key_settle = keys.fold_in(key, 3)
         epoch = -(-data.num // num)
         settled = dataclasses.replace(
             self,

@@ -46,5 +46,5 @@ class Thermometer(Sampler):
         found = super().posterior(model, data, kept, key)
         heat = np.stack([np.asarray(part[1]) for part, _ in some])
         paths = [path for path, _ in flatten_with_paths(shapes(model))]
-        warmth = {f"{TEMPERATURE}{path}": jnp.asarray(heat[..., i]) for i, path in enumerate(paths)}
-        return dataclasses.replace(found, stats={**found.stats, **warmth})
+        warmth = {f"{TEMPERATURE}{path}": heat[..., i] for i, path in enumerate(paths)}
+        return dataclasses.replace(found, stats={**found.stats, **jax.device_put(warmth)})

@@ -7,6 +7,7 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.positive import softplus, sum_log
+from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import Start
@@ -52,7 +53,7 @@ class BayesByBackprop(Variational):
         """F / N and the paper's steps, averaged over draws."""
         if self.num_samples == 1:
             return self._deltas(key, target, q, batch, share)
-        keys = jax.random.split(key, self.num_samples)
+        keys = split(key, self.num_samples)
         each = jax.vmap(lambda one: self._deltas(one, target, q, batch, share))(keys)
         return jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
 

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.random import split
 from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.vi.spreads import Spread
@@ -26,7 +27,7 @@ class Gaussian(eqx.Module):
 
     def noise(self, key: Key) -> tuple[PyTree, ...]:
         """Standard normal numbers for one draw."""
-        keys = jax.random.split(key, len(self.spreads))
+        keys = split(key, len(self.spreads))
         return tuple(spread.noise(one) for spread, one in zip(self.spreads, keys, strict=True))
 
     def deviations(self, noise: tuple[PyTree, ...]) -> Params:

@@ -14,6 +14,7 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
@@ -206,4 +207,4 @@ class Flipout(_Rows):
         def one(key_row: Key, row: Array) -> Array:
             return perturbed.Flipped(program, key_row).outputs(weights, beside, row[None])
 
-        return jax.vmap(one)(jax.random.split(key, len(x)), x)
+        return jax.vmap(one)(split(key, len(x)), x)

@@ -9,7 +9,7 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
-from tunbridge.core.random import normal
+from tunbridge.core.random import normal, split
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.point.descent import Info
@@ -92,7 +92,7 @@ class IVON(AroundPoint):
         if self.num_samples == 1:
             loss, slope, curvature = self._draw(key, target, state, batch)
         else:
-            keys = jax.random.split(key, self.num_samples)
+            keys = split(key, self.num_samples)
             each = jax.vmap(lambda one: self._draw(one, target, state, batch))(keys)
             loss, slope, curvature = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
         fresh = jnp.maximum(1.0 - self.beta_2, 1.0 / (state.step + _FORGETS))
@@ -114,7 +114,7 @@ class IVON(AroundPoint):
     def _draw(self, key: Key, target: Target, state: State, batch: Data) -> tuple[Scalar, Params, Params]:
         """The loss at a draw, its slope, and the curvature that the draw tells of."""
         leaves, structure = jax.tree.flatten(state.mean)
-        keys = jax.tree.unflatten(structure, list(jax.random.split(key, len(leaves))))
+        keys = jax.tree.unflatten(structure, list(split(key, len(leaves))))
         noise = jax.tree.map(lambda k, m: normal(k, m.shape, m.dtype), keys, state.mean)
         sds = jax.tree.map(lambda h: jax.lax.rsqrt(target.num * h), state.hessian)
         drawn = jax.tree.map(lambda m, s, e: m + s * e, state.mean, sds, noise)

@@ -6,6 +6,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core import keys
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
@@ -39,7 +41,7 @@ class VariationalGaussian(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """Draws of q."""
-        return _draws(self.q, jax.random.split(key, num))
+        return _draws(self.q, keys.split(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
         """`num` draws, 100 unless told."""
@@ -85,9 +87,9 @@ class VariationalGaussian(Posterior):
         )
 
 
-@jax.jit
-def _draws(q: Gaussian, keys: Key) -> Params:
-    return jax.vmap(q.sample)(keys)
+@once
+def _draws(q: Gaussian, own: Key) -> Params:
+    return jax.vmap(q.sample)(own)
 
 
 @jax.jit(static_argnames="num")

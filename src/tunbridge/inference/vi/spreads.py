@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.positive import inverse_softplus, softplus, sum_log
-from tunbridge.core.random import normal
+from tunbridge.core.random import normal, split
 from tunbridge.core.types import Key, PyTree, Scalar
 
 LOG_2PI = math.log(2.0 * math.pi)
@@ -181,7 +181,7 @@ class LowRankDiagonal(Spread):
 
     def noise(self, key: Key) -> tuple[Array, Array]:
         """One number each, and one a column."""
-        key_each, key_columns = jax.random.split(key)
+        key_each, key_columns = split(key, 2)
         columns = normal(key_columns, self.factors.shape[1:], self.rho.dtype)
         return normal(key_each, self.rho.shape, self.rho.dtype), columns
 

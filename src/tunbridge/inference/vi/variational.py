@@ -12,6 +12,7 @@ from jax import Array
 
 from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.random import split
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.point.descent import Info, adam
@@ -97,7 +98,7 @@ class Variational(AroundPoint):
         """An estimate of the bound for the whole data set from one batch and `num_samples` draws."""
 
         def one(key_draw: Key) -> tuple[Scalar, Scalar]:
-            key_noise, key_rows = jax.random.split(key_draw)
+            key_noise, key_rows = split(key_draw, 2)
             noise = q.noise(key_noise)
             params = self.gradient.draw(q, noise)
             fit = self.gradient.log_likelihood(key_rows, target, q, params, noise, batch)
@@ -107,7 +108,7 @@ class Variational(AroundPoint):
         if self.num_samples == 1:
             values, log_q = jax.tree.map(lambda leaf: leaf[None], one(key))
         else:
-            values, log_q = jax.vmap(one)(jax.random.split(key, self.num_samples))
+            values, log_q = jax.vmap(one)(split(key, self.num_samples))
         log_weights = self.gradient.surrogate(values, log_q) + share * self.divergence.direct(target, q)
         return self.divergence.bound(log_weights)
 

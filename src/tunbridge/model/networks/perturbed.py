@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
-from tunbridge.core.random import normal
+from tunbridge.core.random import fold_in, normal, split
 from tunbridge.core.tree import size, unravel
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks.sites import CALLS, REORDERINGS, Sites, bind, constant_and_carried
@@ -73,7 +73,7 @@ class Perturbed(abc.ABC):
             return (atom.val, None) if isinstance(atom, Literal) else known[atom]
 
         for number, eqn in enumerate(jaxpr.eqns):
-            results = self._equation(eqn, [read(atom) for atom in eqn.invars], jax.random.fold_in(key, number))
+            results = self._equation(eqn, [read(atom) for atom in eqn.invars], fold_in(key, number))
             known.update(zip(eqn.outvars, results, strict=True))
         return [read(atom) for atom in jaxpr.outvars]
 
@@ -134,7 +134,7 @@ class Flipped(Perturbed):
         (mean,) = bind(eqn, operands)
         data = operands[1 - side]
         inputs, outputs = _axes(eqn, side, data.ndim, mean.ndim)
-        key_inputs, key_outputs = jax.random.split(key)
+        key_inputs, key_outputs = split(key, 2)
         other = _other(eqn, data, lambda data: data * _signs(key_inputs, data, inputs))
         (moved,) = bind(eqn, [beside, other] if side == 0 else [other, beside])
         return mean + moved * _signs(key_outputs, mean, outputs)

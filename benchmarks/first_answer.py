@@ -1,0 +1,191 @@
+"""How long a newcomer waits: the first fit of each method in a fresh process, beside a bare scan of the same model.
+
+python benchmarks/first_answer.py [method ...] -> benchmarks/results/first_answer.json
+
+Diabetes, 50 tanh units, unknown noise, nothing compiled before. Every method runs in a process of its own, and next to
+each a process with the scan: figures are ratios of the two, of seconds and of CPU seconds. Chains of HMC, NUTS, MCLMC
+are short, since what counts is the first fit less the second. Programs are those that XLA compiles.
+"""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+METHODS = {
+    "MAP": ("tb.MAP()", 1.7, False),
+    "Ensemble": ("tb.Ensemble(tb.MAP(), 5)", 1.7, False),
+    "MCDropout": ("tb.MCDropout()", 1.7, False),
+    "Laplace": ("tb.Laplace()", 3.5, False),
+    "SWAG": ("tb.SWAG()", 3.5, False),
+    "MeanField": ("tb.MeanField()", 4.5, True),
+    "SGHMC": ("tb.SGHMC()", 4.5, True),
+    "HMC": ("tb.HMC(run=tb.Run(warmup=100, draws=100))", 4.5, True),
+    "NUTS": ("tb.NUTS(run=tb.Run(warmup=100, draws=100))", 4.5, True),
+    "MCLMC": ("tb.MCLMC(run=tb.Run(warmup=100, draws=100))", 4.5, True),
+}
+"""The method, how many times the scan's first call it may take, and whether its second fit is taken off first."""
+
+
+def clocks():
+    return time.perf_counter(), time.process_time()
+
+
+def since(began):
+    return [round(now - then, 3) for now, then in zip(clocks(), began, strict=True)]
+
+
+def scan():
+    """A first call of the same training by hand: Adam with a cosine decay, the log noise beside the weights."""
+    import jax
+    import jax.numpy as jnp
+    import numpy as np
+    import optax
+    from sklearn.datasets import load_diabetes
+
+    x, y = load_diabetes(return_X_y=True)
+    x, y = (((part - part.mean(0)) / part.std(0)).astype(np.float32) for part in (x, y[:, None]))
+
+    @jax.jit
+    def train(key, x, y):
+        key_first, key_last = jax.random.split(key)
+        first, last = jax.random.normal(key_first, (10, 50)) / 10**0.5, jax.random.normal(key_last, (50, 1)) / 50**0.5
+        weights = first, jnp.zeros(50), last, jnp.zeros(1), jnp.zeros(())
+        adam = optax.adam(optax.cosine_decay_schedule(1e-2, 2000), b2=0.99)
+
+        def loss(weights):
+            a, b, c, d, s = weights
+            f = jnp.tanh(x @ a + b) @ c + d
+            fit = -0.5 * jnp.sum(((y - f) * jnp.exp(-s)) ** 2) - len(y) * s
+            prior = -0.5 * (10 * jnp.sum(a**2) + jnp.sum(b**2) + 50 * jnp.sum(c**2) + jnp.sum(d**2))
+            return -(fit + prior - 0.5 * s - jnp.exp(s)) / len(y)
+
+        def step(carry, _):
+            weights, memory = carry
+            value, slope = jax.value_and_grad(loss)(weights)
+            updates, memory = adam.update(slope, memory, weights)
+            return (optax.apply_updates(weights, updates), memory), value
+
+        return jax.lax.scan(step, (weights, adam.init(weights)), None, length=2000)
+
+    began = clocks()
+    jax.block_until_ready(train(jax.random.key(0), x, y))
+    return {"first": since(began)}
+
+
+def fit(text):
+    """First and second fit, predictions, and a table of another length."""
+    import jax
+
+    imported = clocks()
+    import numpyro.distributions as dist
+
+    import tunbridge as tb
+
+    programs = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *_, **__: programs.append(name) if name.endswith("backend_compile_duration") else None
+    )
+    data = tb.datasets.diabetes()
+    noise = tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0))
+    model = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(tb.priors.fan_in(1.0)), noise)
+    method = eval(text)
+    found = {"imports and data": since(imported), "programs before": len(programs)}
+    key, other = jax.random.key(0), jax.random.key(1)
+    shorter = tb.Data(*(jax.device_get(part)[:400] for part in (data.x, data.y)))
+    rows = jax.device_get(data.x)
+
+    def timed(name, call):
+        programs.clear()
+        began = clocks()
+        result = call()
+        found[name], found[f"programs of {name}"] = since(began), len(programs)
+        return result
+
+    def asked(posterior, num):
+        predictive = posterior.predict(rows[:num])
+        return predictive.mean, predictive.std, predictive.interval(0.9)
+
+    posterior = timed("first", lambda: method.fit(model, data, key=key, progress=False))
+    timed("second", lambda: method.fit(model, data, key=other, progress=False))
+    timed("other length", lambda: method.fit(model, shorter, key=other, progress=False))
+    timed("predict", lambda: asked(posterior, 442))
+    timed("predict other length", lambda: asked(posterior, 400))
+    return found
+
+
+def child(task):
+    """One process's figures; nothing is compiled before and nothing is kept."""
+    with tempfile.TemporaryDirectory() as nothing:
+        environment = {**os.environ, "XDG_CACHE_HOME": nothing, "JAX_ENABLE_COMPILATION_CACHE": "false"}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+        command = [sys.executable, "-W", "ignore", __file__, "--child", task]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def command_line(repeats=3):
+    """CPU seconds of commands that compute nothing, and of `predict` with programs kept from a call before."""
+    from tunbridge import datasets
+
+    with tempfile.TemporaryDirectory() as folder:
+        table, run = Path(folder) / "diabetes.csv", Path(folder) / "run"
+        environment = {**os.environ, "XDG_CACHE_HOME": folder}
+        environment.pop("JAX_COMPILATION_CACHE_DIR", None)
+
+        def call(*words):
+            command = ["/usr/bin/env", "bash", "-c", 'TIMEFORMAT="%U %S"; time "$@" > /dev/null 2>&1', "-", *words]
+            said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr
+            return sum(map(float, said.split()))
+
+        tunbridge = [str(Path(sys.executable).parent / "tunbridge")]
+        data = datasets.diabetes()
+        names = [f"x{i}" for i in range(data.x.shape[1])]
+        lines = [",".join([*names, "y"])]
+        lines += [",".join(map(str, (*x, *y))) for x, y in zip(data.x.tolist(), data.y.tolist(), strict=True)]
+        table.write_text("\n".join(lines))
+        call(*tunbridge, "fit", str(table), "--target", "y", "--method", "map", "--out", str(run))
+        calls = {
+            "tunbridge --help": ["--help"],
+            "tunbridge methods": ["methods"],
+            "tunbridge bench --list": ["bench", "--list"],
+            "tunbridge fit, a wrong path": ["fit", "nowhere.csv", "--target", "y"],
+            "tunbridge predict": ["predict", str(run), str(table), "--out", str(Path(folder) / "p.csv"), "--overwrite"],
+        }
+        call(*tunbridge, *calls["tunbridge predict"])
+        return {
+            name: round(statistics.median(call(*tunbridge, *words) for _ in range(repeats)), 2)
+            for name, words in calls.items()
+        }
+
+
+def row(name):
+    """A method's figures, and its ratios to the scan that ran next to it."""
+    text, goal, less_second = METHODS[name]
+    bare, found = child("scan")["first"], child(text)
+    taken = [a - (b if less_second else 0.0) for a, b in zip(found["first"], found["second"], strict=True)]
+    ratio, ratio_cpu = (round(a / b, 2) for a, b in zip(taken, bare, strict=True))
+    return {"goal": goal, "ratio": ratio, "ratio_cpu": ratio_cpu, "less_second": less_second, "scan": bare, **found}
+
+
+def main(names):
+    from record import record
+
+    rows = {}
+    for name in names:
+        rows[name] = row(name)
+        print(name, json.dumps(rows[name]), flush=True)
+    record("first_answer", {"methods": rows, "command line": command_line()})
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--child"]:
+        print(json.dumps(scan() if sys.argv[2] == "scan" else fit(sys.argv[2])))
+    else:
+        main(sys.argv[1:] or list(METHODS))
