@@ -163,8 +163,10 @@ def _check_weight(weight: Any, num: int) -> Array:
     _refuse_nonfinite(rows, "weight")
     if (rows < 0).any() or not (rows > 0).any():
         raise InputError("weights >= 0, not all 0", f"least {rows.min()}, largest {rows.max()}", "Mend the weights.")
-    return jnp.asarray(rows, jax.dtypes.canonicalize_dtype(float))
+    return _to_device(rows.astype(float, copy=False))
 
 
 def _to_device(rows: np.ndarray) -> Array:
-    return jnp.asarray(rows, jax.dtypes.canonicalize_dtype(rows.dtype))
+    """A copy of the rows, rounded on the host: JAX compiles a program for each new shape that it converts itself."""
+    own = rows.astype(jax.dtypes.canonicalize_dtype(rows.dtype))
+    return jnp.asarray(own, own.dtype)
