@@ -1,4 +1,5 @@
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import tunbridge as tb
 from cli.commands import call, penguins
 from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
+from tunbridge.inference import registry
 
 QUICK = ("--hidden", "4", "--seconds", "0.1")
 
@@ -71,10 +73,22 @@ def test_priors_lists_every_prior():
         assert name in said
 
 
-def test_methods_lists_every_method():
+@pytest.mark.parametrize("width", [60, 80])
+def test_methods_lists_every_method_in_a_narrow_terminal_too(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
     code, said, _ = call("methods")
     assert code == 0
-    assert all(name in said for name in tb.METHODS)
+    assert max(map(len, said.splitlines())) <= width
+    assert all(f" {name} " in said for name in tb.METHODS)
+    words = " ".join(part for line in said.splitlines() for part in line.split("│")[2:3]).split()
+    assert {"features", "momentum,", "thermostat:"} <= set(words)
+
+
+def test_a_method_without_promises_is_listed_with_a_dash(monkeypatch):
+    monkeypatch.setitem(registry._TABLE, "mine", "toys:Walk")
+    code, said, _ = call("methods")
+    assert code == 0
+    assert re.search(r"mine +│ Random-walk Metropolis: the smallest method that keeps draws +│ - ", said)
 
 
 @pytest.mark.slow

@@ -11,6 +11,6 @@ def methods() -> None:
 
     rows = []
     for name, cls in METHODS.items():
-        kinds = {promise.kind for promise in PROMISES[name].values()} - {"none", "refused"}
-        rows.append({"method": name, "what it is": first_words(cls), "promises": ", ".join(sorted(kinds))})
+        kinds = {promise.kind for promise in PROMISES.get(name, {}).values()} - {"none", "refused"}
+        rows.append({"method": name, "what it is": first_words(cls), "promises": ", ".join(sorted(kinds)) or "-"})
     print(to_text(rows).rstrip())
