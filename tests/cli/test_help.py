@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 import typer
 
+import tunbridge as tb
 from cli.commands import call
 from tunbridge.cli import app
 
@@ -35,18 +37,26 @@ def test_options_are_those_of_the_docs_and_each_has_a_sentence(name):
     assert all(option.help for option in options)
 
 
-HELP = """
+def test_the_version_is_that_of_the_package_and_of_jax():
+    code, said, error = call("--version")
+    assert (code, error) == (0, "")
+    assert said == f"tunbridge {tb.__version__}, jax {jax.__version__}\n"
+
+
+HEAVY = """
 import sys
 from tunbridge.cli import main
 
-sys.argv = ["tunbridge", "--help"]
+sys.argv = ["tunbridge", *sys.argv[1:]]
 try:
     main()
-finally:
-    print(sorted({"jax", "sklearn", "matplotlib", "pyarrow", "numpyro"} & set(sys.modules)))
+except SystemExit:
+    print(sorted({"jax", "sklearn", "matplotlib", "numpyro"} & set(sys.modules)))
 """
 
 
-def test_the_help_imports_nothing_heavy():
-    run = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
-    assert run.stdout.strip().endswith("[]")
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"]], ids=" ".join)
+def test_what_needs_no_model_imports_nothing_heavy(arguments, tmp_path):
+    command = [sys.executable, "-c", HEAVY, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout.strip().endswith("[]"), done.stderr

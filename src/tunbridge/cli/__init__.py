@@ -1,7 +1,9 @@
 """The command line: one command a file. It parses, calls and prints; nothing is computed here."""
 
+import importlib.metadata
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -17,7 +19,6 @@ from tunbridge.cli.reference import reference
 
 app = typer.Typer(
     name="tunbridge",
-    help="Bayesian deep learning you can check: fit, predict and compare on tables, with honest error bars.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -25,6 +26,21 @@ app = typer.Typer(
 )
 for command in (fit, predict, compare, bench, methods, priors, info, data, reference):
     app.command()(command)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("tunbridge", "jax")))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the versions, and end.")
+    ] = False,
+) -> None:
+    """Bayesian deep learning you can check: fit, predict and compare on tables, with honest error bars."""
 
 
 def main() -> None:
