@@ -29,13 +29,19 @@ def compare(
     quiet: options.Quiet = False,
 ) -> None:
     """Fit several methods to the same rows of a table, judge them on the same others, and write a report."""
-    from tunbridge.bench.compare import named
     from tunbridge.cli.rundir import RunDir
+    from tunbridge.datasets.table import check_readable
+
+    folder = RunDir(out)
+    check_readable(data)
+    folder.check(overwrite)
+    options.check_seconds(seconds)
+
+    from tunbridge.bench.compare import named
     from tunbridge.cli.study import Rows
     from tunbridge.core.tables import to_text
 
     chosen = named([name.strip() for name in methods.split(",") if name.strip()] or None)
-    folder = RunDir(out)
     rows = Rows.read(
         data,
         target,
@@ -49,10 +55,9 @@ def compare(
         hidden=hidden,
         seed=seed,
     )
-    options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
-    with folder.writing(overwrite):
+    with folder.writing():
         found = rows.judge(
             chosen,
             baselines=not no_baselines,

@@ -28,11 +28,18 @@ def fit(
 ) -> None:
     """Fit a Bayesian neural network to a table, and write its posterior and a report."""
     from tunbridge.cli.rundir import RunDir
-    from tunbridge.cli.study import Rows, plain
-    from tunbridge.core.tables import to_text
+    from tunbridge.datasets.table import check_readable
     from tunbridge.inference.registry import METHODS
 
-    chosen, folder = METHODS[method](), RunDir(out)
+    folder = RunDir(out)
+    check_readable(data)
+    folder.check(overwrite)
+    options.check_seconds(seconds)
+    chosen = METHODS[method]()
+
+    from tunbridge.cli.study import Rows, plain
+    from tunbridge.core.tables import to_text
+
     rows = Rows.read(
         data,
         target,
@@ -46,10 +53,9 @@ def fit(
         hidden=hidden,
         seed=seed,
     )
-    options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
-    with folder.writing(overwrite):
+    with folder.writing():
         found = rows.judge(
             {method: chosen},
             baselines=False,

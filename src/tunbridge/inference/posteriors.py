@@ -3,6 +3,7 @@
 import abc
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -203,13 +204,18 @@ class Point(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """The same value `num` times."""
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *jnp.shape(leaf))), self.params)
+        return _repeated(self.params, num)
 
     def components(self, key: Key, num: int | None) -> Params:
         """The one value."""
         if num is not None:
             raise InputError("no num= for a point estimate", f"num={num}", "Leave it out: there is one network.")
         return self.sample(key, 1)
+
+
+@partial(jax.jit, static_argnums=1)
+def _repeated(params: Params, num: int) -> Params:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *jnp.shape(leaf))), params)
 
 
 class Weightless(Posterior):

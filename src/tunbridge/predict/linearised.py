@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.stats import norm
+from scipy.special import ndtri
 
 from tunbridge.core.errors import InputError
 from tunbridge.predict.classes import ClassPredictive
@@ -48,7 +49,7 @@ class NormalPredictive(NumberPredictive):
         levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
-        scores = norm.ppf(jnp.asarray(levels))[..., None, None]
+        scores = ndtri(levels)[..., None, None]
         lead = (None,) * levels.ndim
         return self._mean[lead] + scores * self.std[lead]
 

@@ -80,7 +80,7 @@ class QuantityPredictive(MixturePredictive):
         levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
-        common = jnp.atleast_1d(jnp.asarray(levels))
+        common = np.atleast_1d(levels)
         found = self._outputs.answer(self._inverse, common=(common,), cost=common.size)
         found = jnp.swapaxes(found, 0, 1)
         return found[0] if levels.ndim == 0 else found

@@ -131,13 +131,13 @@ class Linearised(Posterior):
 
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
         """The outputs of draws of linear functions, computed when they are asked for."""
-        self.model.check_inputs(self.model.weights(self.gaussian.params), x)
+        self.model.check_inputs(jax.eval_shape(self.model.weights, self.gaussian.params), x)
         return Outputs(self.model, lambda: self.components(key, num), x, centre=self.gaussian.params)
 
     def moments(self, x: Any) -> tuple[Array, Array]:
         """Mean (points, outputs) and covariance (points, outputs, outputs) of the linearised outputs."""
         x = check_x(x)
-        self.model.check_inputs(self.model.weights(self.gaussian.params), x)
+        self.model.check_inputs(jax.eval_shape(self.model.weights, self.gaussian.params), x)
         return _blockwise(self, x)
 
     def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
@@ -153,8 +153,7 @@ class Linearised(Posterior):
             mean, covariance = self.moments(x)
             draws = self.pushed(x, key, None)
             if isinstance(likelihood, Gaussian):
-                variance = likelihood.distribution(mean, noise).base_dist.variance
-                return NormalPredictive(draws, mean, covariance, variance)
+                return NormalPredictive(draws, mean, covariance, _noise_variance(likelihood, mean, noise))
             return LinkedPredictive(draws, *_linked(self.link, likelihood, mean, covariance, noise))
         return push(self.pushed(x, key, num))
 
@@ -171,10 +170,14 @@ def _at_once(state: tuple[Local, Structure, Covariance, Link], x: Array) -> Part
     likelihood, noise = local.model.likelihood, local.params.noise
     mean, covariance = linear_moments(local, structure, weights, x)
     if isinstance(likelihood, Gaussian):
-        variance = likelihood.distribution(mean, noise).base_dist.variance
-        return Parts(mean, variance, jnp.diagonal(covariance, axis1=1, axis2=2))
+        return Parts(mean, _noise_variance(likelihood, mean, noise), jnp.diagonal(covariance, axis1=1, axis2=2))
     probs, aleatoric = _linked(link, likelihood, mean, covariance, noise)
     return Parts(probs, aleatoric, jnp.maximum(jnp.sum(entr(probs), axis=-1) - aleatoric, 0.0))
+
+
+@jax.jit
+def _noise_variance(likelihood: Gaussian, mean: Array, noise: Any) -> Array:
+    return likelihood.distribution(mean, noise).base_dist.variance
 
 
 @jax.jit
@@ -191,7 +194,7 @@ def _blockwise(posterior: Linearised, x: np.ndarray) -> tuple[Array, Array]:
     for start in range(0, len(x), size):
         rows = x[start : start + size]
         padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
-        found = linear_moments(local, gaussian.structure, gaussian.covariance, jnp.asarray(padded))
+        found = linear_moments(local, gaussian.structure, gaussian.covariance, padded)
         parts.append([part[: len(rows)] for part in found])
     mean, covariance = zip(*parts, strict=True)
     return jnp.concatenate(mean), jnp.concatenate(covariance)

@@ -63,6 +63,11 @@ class Slopes(NamedTuple):
         return found
 
 
+@jax.jit
+def _weights(model: Model, params: Params) -> PyTree:
+    return model.weights(params)
+
+
 class Local(eqx.Module):
     """A model at its mode, and which of its weights are random."""
 
@@ -74,7 +79,7 @@ class Local(eqx.Module):
     @staticmethod
     def at(model: Model, params: Params, subset: Subset) -> "Local":
         """From parameters in the prior's raw coordinates."""
-        return Local(model, params._replace(weights=model.weights(params)), subset)
+        return Local(model, params._replace(weights=_weights(model, params)), subset)
 
     @property
     def weights(self) -> PyTree:
