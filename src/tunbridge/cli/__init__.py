@@ -17,6 +17,7 @@ from tunbridge.cli.methods import methods
 from tunbridge.cli.predict import predict
 from tunbridge.cli.priors import priors
 from tunbridge.cli.reference import reference
+from tunbridge.runtime import programs
 
 app = typer.Typer(
     name="tunbridge",
@@ -47,11 +48,9 @@ def _options(
 def main() -> None:
     """Run the command line: a wrong call ends with one sentence and exit code 2, other failures with 1.
 
-    Compiled programs are kept for the next call, in ``~/.cache/tunbridge`` unless JAX_COMPILATION_CACHE_DIR says where.
+    Compiled programs are kept for the next call; see `tunbridge.runtime.programs`.
     """
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tunbridge")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    programs.keep_in_processes()
     gc.set_threshold(100_000, 50, 100)  # what imports make stays: looking through it again and again costs 0.3 s
     try:
         app()
