@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from numpyro.distributions import Distribution
 
 from cli.commands import penguins
 from tunbridge.runtime import programs
@@ -57,6 +58,36 @@ def test_what_the_user_says_comes_first(before, variables, folder, tmp_path):
     said = {name: value.format(home=tmp_path) for name, value in variables.items()}
     assert _fit(tmp_path, before.format(home=tmp_path), **said)[2] == folder.format(home=tmp_path)
     assert not (tmp_path / "tunbridge").exists()
+
+
+ORDER = """
+from tunbridge.runtime import programs
+
+programs.settle_order()
+import jax
+import numpyro.distributions as dist
+
+for made in (dist.Gamma(0.5, 2.0), dist.LogNormal(0.1, 0.7), dist.StudentT(3.0, 1.0, 2.0), dist.HalfNormal(3.0)):
+    leaves, kind = jax.tree.flatten(made)
+    again = jax.tree.unflatten(kind, leaves)
+    assert made.log_prob(1.5) == again.log_prob(1.5)
+    print([float(leaf) for leaf in leaves])
+"""
+
+
+def test_distributions_are_flattened_in_the_same_order_by_every_process():
+    said = set()
+    for seed in range(4):
+        own = os.environ | {"PYTHONHASHSEED": str(seed)}
+        done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, env=own, check=True)
+        said.add(done.stdout)
+    assert len(said) == 1
+
+
+def test_an_order_that_may_be_in_use_is_left_alone():
+    before = Distribution.gather_pytree_data_fields
+    programs.settle_order()
+    assert Distribution.gather_pytree_data_fields == before
 
 
 def test_programs_of_another_processor_are_kept_apart(tmp_path, monkeypatch):

@@ -8,6 +8,7 @@ import typer
 
 import tunbridge
 from tunbridge.cli import options
+from tunbridge.runtime import programs
 
 _RESULTS = "results.sqlite"
 _SUITES = Path(tunbridge.__file__).parent / "bench" / "suites.json"
@@ -40,6 +41,7 @@ def bench(
         return
     options.check_seconds(seconds)
     options.check_folder(out, [_RESULTS], resume, "add --resume")
+    programs.settle_order()
 
     from tunbridge.bench import runner, suites
     from tunbridge.bench.compare import named

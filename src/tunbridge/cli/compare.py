@@ -31,11 +31,13 @@ def compare(
     """Fit several methods to the same rows of a table, judge them on the same others, and write a report."""
     from tunbridge.cli.rundir import RunDir
     from tunbridge.datasets.table import check_readable
+    from tunbridge.runtime import programs
 
     folder = RunDir(out)
     check_readable(data)
     folder.check(overwrite)
     options.check_seconds(seconds)
+    programs.settle_order()
 
     from tunbridge.bench.compare import named
     from tunbridge.cli.study import Rows

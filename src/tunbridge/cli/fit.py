@@ -30,12 +30,14 @@ def fit(
     from tunbridge.cli.rundir import RunDir
     from tunbridge.datasets.table import check_readable
     from tunbridge.inference.registry import METHODS
+    from tunbridge.runtime import programs
 
     folder = RunDir(out)
     check_readable(data)
     folder.check(overwrite)
     options.check_seconds(seconds)
-    chosen = METHODS[method]()
+    METHODS.place(method)
+    programs.settle_order()
 
     from tunbridge.cli.study import Rows, plain
     from tunbridge.core.tables import to_text
@@ -55,6 +57,7 @@ def fit(
     )
     if not quiet:
         print("\n".join(rows.said()))
+    chosen = METHODS[method]()
     with folder.writing():
         found = rows.judge(
             {method: chosen},

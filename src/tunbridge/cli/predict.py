@@ -22,6 +22,7 @@ def predict(
     from tunbridge.core.errors import InputError
     from tunbridge.datasets import table as tables
     from tunbridge.datasets.encoding import Encoding
+    from tunbridge.runtime import programs
 
     if not 0.0 < mass < 1.0:
         raise InputError("a --mass between 0 and 1", f"{mass}", "Write 0.9 for 90 %.")
@@ -36,6 +37,7 @@ def predict(
         numbers = kept + 1
     tables.refuse_missing(table, encoding.columns)
     x = encoding.x(table)
+    programs.settle_order()
 
     from tunbridge.cli.answers import answers
     from tunbridge.inference.store import load

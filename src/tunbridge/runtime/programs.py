@@ -57,6 +57,20 @@ def keep() -> None:
             utils.absl_set_min_log_level(_FATAL)
 
 
+def settle_order() -> None:
+    """Let numpyro's distributions be flattened in one order by every process, so that their programs are found again.
+
+    numpyro (0.22) takes the order of a set of names, which differs from process to process. Nothing is changed where it
+    has been imported: what was flattened in one order must not be put together in another.
+    """
+    if "numpyro" in sys.modules:
+        return
+    from numpyro.distributions import Distribution
+
+    fields = Distribution.gather_pytree_data_fields.__func__
+    Distribution.gather_pytree_data_fields = classmethod(lambda cls: tuple(sorted(fields(cls))))
+
+
 @functools.cache
 def _folder() -> Path | None:
     """Where programs of this machine are kept; None where they are not, or cannot be."""
