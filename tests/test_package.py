@@ -38,6 +38,34 @@ def test_fitting_and_predicting_need_neither_plots_nor_scikit_learn():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+FIRST = """
+import sys
+import jax
+
+compiled = []
+jax.monitoring.register_event_duration_secs_listener(lambda event, *_, **__: compiled.append(event))
+import numpyro.distributions as dist
+import tunbridge as tb
+
+data = tb.datasets.diabetes()
+models = [tb.Model(tb.networks.MLP((50,)), prior, likelihood) for prior, likelihood in (
+    (tb.priors.Normal(1.0), tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0))),
+    (tb.priors.Normal(tb.priors.fan_in(dist.HalfNormal(1.0))), tb.likelihoods.StudentT(4.0, dist.HalfCauchy(1.0))),
+    (tb.priors.Laplace((1.0, 2.0)), tb.likelihoods.Poisson()),
+    (tb.priors.Horseshoe(), tb.likelihoods.Categorical(3)),
+    (tb.priors.LowRankNormal([[1.0], [2.0]], 0.5), tb.likelihoods.Bernoulli()),
+    (tb.priors.FullNormal([[2.0, 1.0], [1.0, 2.0]]), tb.likelihoods.NegativeBinomial(dist.LogNormal(1.0, 1.0))),
+)]
+tb.MAP()
+print([event for event in compiled if "compile" in event], "sklearn" in sys.modules)
+"""
+
+
+def test_a_model_and_its_data_are_made_without_compiling_anything_or_importing_scikit_learn():
+    done = _run(FIRST)
+    assert done.stdout.strip() == "[] False", done.stdout + done.stderr
+
+
 def test_the_broken_jax_is_refused_with_the_way_out():
     done = _run(
         "import importlib.metadata as m\n"

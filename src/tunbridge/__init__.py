@@ -9,6 +9,8 @@ import importlib.metadata
 import logging
 from typing import TYPE_CHECKING, Any
 
+from tunbridge.runtime import programs
+
 if importlib.metadata.version("jax") == "0.10.2":
     raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
 
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from tunbridge.runtime.loop import Run, Train
 
 logging.getLogger("tunbridge").addHandler(logging.NullHandler())
+programs.silence_loader()
 
 _MODULES = {
     "applications": "tunbridge.applications",

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from cli.commands import call
+from tunbridge.bench import suites
 from tunbridge.bench.store import Store
 
 TOY = ("bench", "toy", "--tasks", "curve,gap", "--methods", "map", "--no-tune", "--gradients", "2000", "--quiet")
@@ -55,13 +56,18 @@ def test_results_are_not_written_over(tmp_path):
     (tmp_path / "results.sqlite").touch()
     code, _, error = call(*TOY, "--out", tmp_path)
     assert code == 2
-    assert "Add --resume" in error
+    assert "add --resume" in error
 
 
 def test_suites_and_their_tasks_are_listed():
     code, said, _ = call("bench", "--list")
     assert code == 0
-    assert all(name in said for name in ("toy", "heteroscedastic", "uci", "protein", "gap", "shift", "reference"))
+    rows = [tuple(cell.strip() for cell in line.split("│")[1:-1]) for line in said.splitlines()[3:-1]]
+    made = [(suite, task) for suite in suites.SUITES for task in suites.tasks(suite)]
+    assert [row[:4] for row in rows] == [(suite, task.name, task.kind, f"{task.splits}") for suite, task in made]
+    assert [(row[4], row[5]) for row in rows] == [
+        (f"{task.budget.gradients:,}", f"{task.budget.seconds:g}") for _, task in made
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
+import inspect
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -11,8 +13,10 @@ import pytest
 
 import tunbridge as tb
 from cli.commands import call, penguins
+from tunbridge.cli import listing
 from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
+from tunbridge.inference import registry
 
 QUICK = ("--hidden", "4", "--seconds", "0.1")
 
@@ -67,14 +71,35 @@ def test_info_says_what_was_fitted(fitted):
 def test_priors_lists_every_prior():
     code, said, _ = call("priors")
     assert code == 0
-    for name in ("Horseshoe", "ByPath", "JointNormal", "LogUniform"):
-        assert name in said
+    made = {
+        name
+        for name, thing in vars(tb.priors).items()
+        if inspect.isclass(thing) and issubclass(thing, tb.priors.AbstractPrior) and not inspect.isabstract(thing)
+    }
+    assert set(re.findall(r"^│ (\w+)", said, re.M)) == made
 
 
-def test_methods_lists_every_method():
+@pytest.mark.parametrize("width", [60, 80])
+def test_methods_lists_every_method_in_a_narrow_terminal_too(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
     code, said, _ = call("methods")
     assert code == 0
-    assert all(name in said for name in tb.METHODS)
+    assert max(map(len, said.splitlines())) <= width
+    assert all(f" {name} " in said for name in tb.METHODS)
+    words = " ".join(part for line in said.splitlines() for part in line.split("│")[2:3]).split()
+    assert {"features", "momentum,", "thermostat:"} <= set(words)
+
+
+def test_what_is_read_of_a_class_without_importing_it_is_its_docstring():
+    for name, cls in tb.METHODS.items():
+        assert listing._docstring(*tb.METHODS.place(name).split(":")).split() == cls.__doc__.split()
+
+
+def test_a_method_without_promises_is_listed_with_a_dash(monkeypatch):
+    monkeypatch.setitem(registry._TABLE, "mine", "toys:Walk")
+    code, said, _ = call("methods")
+    assert code == 0
+    assert re.search(r"mine +│ Random-walk Metropolis: the smallest method that keeps draws +│ - ", said)
 
 
 @pytest.mark.slow

@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 import typer
 
+import tunbridge as tb
 from cli.commands import call
 from tunbridge.cli import app
 
@@ -35,18 +37,52 @@ def test_options_are_those_of_the_docs_and_each_has_a_sentence(name):
     assert all(option.help for option in options)
 
 
-HELP = """
+def test_the_version_is_that_of_the_package_and_of_jax():
+    code, said, error = call("--version")
+    assert (code, error) == (0, "")
+    assert said == f"tunbridge {tb.__version__}, jax {jax.__version__}\n"
+
+
+HEAVY = """
 import sys
 from tunbridge.cli import main
 
-sys.argv = ["tunbridge", "--help"]
+sys.argv = ["tunbridge", *sys.argv[1:]]
 try:
     main()
-finally:
-    print(sorted({"jax", "sklearn", "matplotlib", "pyarrow", "numpyro"} & set(sys.modules)))
+except SystemExit:
+    print(sorted({"jax", "sklearn", "matplotlib", "numpyro"} & set(sys.modules)))
 """
 
 
-def test_the_help_imports_nothing_heavy():
-    run = subprocess.run([sys.executable, "-c", HELP], capture_output=True, text=True, check=True)
-    assert run.stdout.strip().endswith("[]")
+CHEAP = [
+    line.split()
+    for line in (
+        "--help",
+        "--version",
+        "methods",
+        "priors",
+        "priors --out none/a.png",
+        "bench --list",
+        "bench toy --out file",
+        "fit none.csv -t a",
+        "fit file.txt -t a",
+        "fit rows.csv -t a --out file",
+        "fit rows.csv -t a -m magic",
+        "compare none.csv -t a",
+        "compare rows.csv -t a --out file",
+        "predict none rows.csv",
+        "info none",
+        "reference show none.npz",
+        "reference make none.csv -t a --out a.npz",
+    )
+]
+
+
+@pytest.mark.parametrize("arguments", CHEAP, ids=" ".join)
+def test_what_needs_no_model_imports_nothing_heavy(arguments, tmp_path):
+    (tmp_path / "file").touch()
+    (tmp_path / "rows.csv").write_text("a,b\n1,2\n")
+    command = [sys.executable, "-c", HEAVY, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.stdout.strip().endswith("[]"), done.stdout + done.stderr

@@ -12,6 +12,14 @@ def test_a_column_of_floats_is_a_matrix_and_labels_stay_a_vector():
     assert tb.Data(x, [True, False, True, True]).y.dtype == np.int32
 
 
+def test_a_later_change_of_the_given_array_is_not_seen():
+    for num in range(300, 320):  # JAX shares an array's memory where it is aligned
+        x = np.ones((num, 300), np.float32)
+        data = tb.Data(x, np.zeros(num, np.float32))
+        x[:] = 5.0
+        assert float(data.x.max()) == 1.0
+
+
 @pytest.mark.parametrize(
     ("x", "y", "weight", "said"),
     [

@@ -30,6 +30,31 @@ def test_text_shows_words_as_they_are():
     assert "0.1235" in page
 
 
+@pytest.mark.parametrize("width", [60, 80, 140])
+def test_a_narrow_terminal_folds_words_and_leaves_names_and_numbers_whole(width, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(width))
+    rows = [{"a name": "bayesbybackprop", "words": "one of many " * 12, "share": 0.123456, "rows": 1234567}]
+    lines = tables.to_text(rows).splitlines()
+    assert max(map(len, lines)) <= width
+    for whole in ("a name", "bayesbybackprop", "0.1235", "1,234,567"):
+        assert any(whole in line for line in lines)
+    assert " ".join(lines).split().count("many") == 12
+
+
+def test_a_table_of_many_numbers_is_wider_than_the_terminal_rather_than_cut(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    text = tables.to_text([{"method": "map"} | {f"figure {i}": 1.0 + i / 1000 for i in range(12)}])
+    assert all(f" {1.0 + i / 1000:.4g} " in text for i in range(12))
+    assert text.count("figure") == 12
+
+
+def test_a_word_that_is_longer_than_a_line_is_folded(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    lines = tables.to_text([{"name": "n" * 200, "path": "p" * 200}]).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert sum(line.count("n") for line in lines[3:]) == sum(line.count("p") for line in lines[3:]) == 200
+
+
 def prior_draws(made, data, num=3):
     bound, rows = made.bind(data)
     like, rng = jax.eval_shape(bound.sample_params, jax.random.key(0), rows.x), np.random.default_rng(0)

@@ -30,6 +30,24 @@ def test_a_terminal_sees_steps_rate_and_loss(monkeypatch):
     assert "loss 1.25" in text
 
 
+def test_a_terminal_sees_at_once_that_a_program_is_being_compiled(monkeypatch):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    bar = Bar("MAP", 100, show=True)
+    bar._screen.bar.live.console = Console(file=(screen := io.StringIO()), force_terminal=True, width=120)
+    with bar:
+        begun = screen.getvalue()
+        bar.resume(0)
+        bar.update(50, {"loss": 1.25})
+        bar._screen.bar.refresh()
+        screen.truncate(screen.seek(0))
+        bar._screen.bar.refresh()
+        running = screen.getvalue()
+    assert "MAP" in begun
+    assert "0/100" in begun
+    assert "compiling ..." in begun
+    assert "compiling" not in running
+
+
 def test_a_notebook_sees_the_same_and_is_left_clean(monkeypatch):
     shown = []
 
@@ -44,10 +62,11 @@ def test_a_notebook_sees_the_same_and_is_left_clean(monkeypatch):
     monkeypatch.setattr(IPython.display, "display", lambda thing, display_id: Handle())
     with Bar("<MAP>", 100, show=True) as bar:
         bar.update(50, {"loss": 1.25})
-    assert "&lt;MAP&gt; 50/100" in shown[0]
-    assert "steps/s" in shown[0]
-    assert "s left" in shown[0]
-    assert "loss 1.25" in shown[0]
+    assert "&lt;MAP&gt; 0/100  compiling ..." in shown[0]
+    assert "&lt;MAP&gt; 50/100" in shown[1]
+    assert "steps/s" in shown[1]
+    assert "s left" in shown[1]
+    assert "loss 1.25" in shown[1]
     assert shown[-1] == ""
 
 

@@ -6,11 +6,10 @@ from tunbridge.bench.board import page
 from tunbridge.bench.budget import Budget
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.cost import cost
-from tunbridge.bench.exact import PROBLEMS, Problem
+from tunbridge.bench.exact import PROBLEMS, Problem, deviation
 from tunbridge.bench.leaderboard import Leaderboard
 from tunbridge.bench.models import ModelRanking, rank_models
 from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
-from tunbridge.bench.promises import PROMISES, Promise, deviation
 from tunbridge.bench.published import Published, published
 from tunbridge.bench.recommend import Difference, Recommendation
 from tunbridge.bench.reference import (
@@ -27,6 +26,7 @@ from tunbridge.bench.store import Store
 from tunbridge.bench.suites import SUITES
 from tunbridge.bench.task import Held, Rows, Task
 from tunbridge.bench.tuning import GRIDS
+from tunbridge.inference.promises import PROMISES, Promise
 
 __all__ = [
     "BASELINES",

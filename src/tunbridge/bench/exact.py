@@ -18,6 +18,8 @@ from scipy.special import logsumexp
 
 from tunbridge.core.data import Data
 from tunbridge.core.types import Key, Params
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Kind
 from tunbridge.model.likelihoods import Bernoulli, Gaussian
 from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP, Leaf, from_functions
@@ -281,3 +283,16 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
     "tanh_unit": tanh_unit,
 }
 """The name of each problem and the function that makes it."""
+
+
+def deviation(problem: Problem, posterior: Posterior, kind: Kind, key: Key, num: int = 4000) -> float:
+    """How far a posterior is from the truth, in posterior standard deviations: the worst of the problem's inputs."""
+    values = problem.outputs(posterior.sample(key, num)).astype(np.float64)
+    centre = problem.mode if kind == "mode" else problem.mean
+    if kind in ("none", "refused") or centre is None:
+        return 0.0
+    off = np.abs(values.mean(axis=0) - centre) / problem.sd
+    if kind in ("exact", "biased", "diagonal"):
+        sd = problem.independent if kind == "diagonal" else problem.sd
+        off = np.maximum(off, np.abs(values.std(axis=0) / sd - 1.0))
+    return float(off.max())

@@ -1,5 +1,6 @@
 """Suites of tasks by name."""
 
+import json
 import os
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -22,14 +23,17 @@ from tunbridge.model.likelihoods import Bernoulli, Categorical, Heteroscedastic
 from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP
 
-UCI = {name: 5 if name == "protein" else 20 for name in ("boston", "concrete", "energy", "kin8nm", "naval")}
-UCI |= {"power": 20, "protein": 5, "wine": 20, "yacht": 20}
-"""The public regression tables, with how many splits each has."""
-_INPUTS = {"boston": 13, "concrete": 8, "energy": 8, "kin8nm": 8, "naval": 16, "power": 4, "protein": 9}
-_INPUTS |= {"wine": 11, "yacht": 6}
+_PLANS = json.loads(Path(__file__).with_name("suites.json").read_text(encoding="utf-8"))
+"""The suites as `tunbridge bench --list` shows them: names, targets, numbers of splits, what a fit may spend."""
 _SMALL = {"diabetes": datasets.diabetes, "breast_cancer": datasets.breast_cancer}
 _SMALL |= {"wine": datasets.wine, "digits": datasets.digits}
 _CLASSES = {"breast_cancer": 2, "wine": 3, "digits": 10}
+
+
+def _plan(suite: str) -> tuple[Budget, dict[str, int]]:
+    """What a fit may spend, and how many splits each task has."""
+    plan = _PLANS[suite]
+    return Budget(plan["gradients"], plan["seconds"]), {name: task["splits"] for name, task in plan["tasks"].items()}
 
 
 def _model(likelihood: Likelihood, hidden: tuple[int, ...], activation: str) -> Model:
@@ -72,12 +76,12 @@ def _toy() -> list[Task]:
         "heteroscedastic": (toys.funnel, 200, Heteroscedastic()),
         "moons": (toys.moons, 200, Bernoulli()),
     }
-    budget = Budget(gradients=500_000, seconds=60.0)
+    budget, splits = _plan("toy")
     return [
         Task(
             name,
             _model(likelihood, (50,), "tanh"),
-            2,
+            splits[name],
             budget,
             partial(_toy_train, make, num),
             partial(_toy_held, make, name),
@@ -107,11 +111,11 @@ def _small_held(name: str, split: int) -> Held:
 
 def _small() -> list[Task]:
     """Bundled tables, a fifth of the rows held out at random: the model that a table has where none is named."""
-    budget, found = Budget(gradients=2_000_000, seconds=120.0), []
+    (budget, splits), found = _plan("small"), []
     for name in _SMALL:
         likelihood = defaults.of_classes(_CLASSES[name]) if name in _CLASSES else defaults.of_numbers()
         model = Model(defaults.network(), defaults.prior(), likelihood)
-        found.append(Task(name, model, 10, budget, partial(_small_train, name), partial(_small_held, name)))
+        found.append(Task(name, model, splits[name], budget, partial(_small_train, name), partial(_small_held, name)))
     return found
 
 
@@ -167,23 +171,22 @@ def _gap_held(name: str, column: int) -> Held:
     return Held(Rows(x[held], y[held]))
 
 
-def _tables(splits: dict[str, int], train: Callable[..., Rows], held: Callable[..., Held]) -> list[Task]:
-    found = []
+def _tables(suite: str, train: Callable[..., Rows], held: Callable[..., Held]) -> list[Task]:
+    (budget, splits), found = _plan(suite), []
     for name, num in splits.items():
         model = _model(defaults.of_numbers(), (100 if name == "protein" else 50,), "relu")
-        budget = Budget(gradients=4_000_000, seconds=300.0)
         found.append(Task(name, model, num, budget, partial(train, name), partial(held, name)))
     return found
 
 
 def _uci() -> list[Task]:
     """Nine tables with their public splits: one hidden layer of 50 relu units, 100 for protein."""
-    return _tables(UCI, _uci_train, _uci_held)
+    return _tables("uci", _uci_train, _uci_held)
 
 
 def _gap() -> list[Task]:
     """The same tables; split i trains without the middle third of input i, tests on it :cite:p:`foong2019between`."""
-    return _tables(_INPUTS, _gap_train, _gap_held)
+    return _tables("gap", _gap_train, _gap_held)
 
 
 # shift: digits, and what becomes of certainty when they are changed
@@ -192,8 +195,8 @@ def _gap() -> list[Task]:
 def _shift() -> list[Task]:
     """5,000 digits of MNIST, tested on others, rotated and corrupted ones, and on letters."""
     model = _model(Categorical(10), (100,), "relu")
-    budget = Budget(gradients=4_000_000, seconds=300.0)
-    return [Task("mnist", model, 3, budget, shifts.train, shifts.held, standardise=False)]
+    budget, splits = _plan("shift")
+    return [Task("mnist", model, splits["mnist"], budget, shifts.train, shifts.held, standardise=False)]
 
 
 # reference: how near each method comes to long chains of NUTS
@@ -212,10 +215,12 @@ def _reference_held(name: str, _: int) -> Held:
 
 def _reference() -> list[Task]:
     """Problems whose posterior is known from long chains: the model is given, so nothing is tuned."""
-    budget, found = Budget(gradients=4_000_000, seconds=300.0), []
+    (budget, splits), found = _plan("reference"), []
     for name, recipe in recipes.RECIPES.items():
         parts = partial(_reference_train, name), partial(_reference_held, name)
-        found.append(Task(name, recipe().model, 1, budget, *parts, standardise=False, reference=name, tune=False))
+        found.append(
+            Task(name, recipe().model, splits[name], budget, *parts, standardise=False, reference=name, tune=False)
+        )
     return found
 
 

@@ -1,7 +1,10 @@
 """The command line: one command a file. It parses, calls and prints; nothing is computed here."""
 
+import gc
+import importlib.metadata
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -14,10 +17,10 @@ from tunbridge.cli.methods import methods
 from tunbridge.cli.predict import predict
 from tunbridge.cli.priors import priors
 from tunbridge.cli.reference import reference
+from tunbridge.runtime import programs
 
 app = typer.Typer(
     name="tunbridge",
-    help="Bayesian deep learning you can check: fit, predict and compare on tables, with honest error bars.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -27,14 +30,28 @@ for command in (fit, predict, compare, bench, methods, priors, info, data, refer
     app.command()(command)
 
 
+def _version(asked: bool) -> None:
+    if asked:
+        print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("tunbridge", "jax")))
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the versions, and end.")
+    ] = False,
+) -> None:
+    """Bayesian deep learning you can check: fit, predict and compare on tables, with honest error bars."""
+
+
 def main() -> None:
     """Run the command line: a wrong call ends with one sentence and exit code 2, other failures with 1.
 
-    Compiled programs are kept for the next call, in ``~/.cache/tunbridge`` unless JAX_COMPILATION_CACHE_DIR says where.
+    Compiled programs are kept for the next call; see `tunbridge.runtime.programs`.
     """
-    cache = os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "tunbridge")
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", cache)
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+    programs.keep_in_processes()
+    gc.set_threshold(100_000, 50, 100)  # what imports make stays: looking through it again and again costs 0.3 s
     try:
         app()
     except Exception as error:  # no traceback reaches a user, unless asked for

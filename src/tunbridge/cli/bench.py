@@ -1,11 +1,18 @@
 """`tunbridge bench`."""
 
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
+import tunbridge
 from tunbridge.cli import options
+from tunbridge.runtime import programs
+
+_RESULTS = "results.sqlite"
+_SUITES = Path(tunbridge.__file__).parent / "bench" / "suites.json"
+"""Read as a file: importing the package beside it brings JAX."""
 
 
 def bench(
@@ -29,23 +36,41 @@ def bench(
     quiet: options.Quiet = False,
 ) -> None:
     """Run methods on a suite of tasks, with one budget and one rule of tuning for all, and write a report."""
+    if list_:
+        print(_listed())
+        return
+    options.check_seconds(seconds)
+    options.check_folder(out, [_RESULTS], resume, "add --resume")
+    programs.settle_order()
+
     from tunbridge.bench import runner, suites
     from tunbridge.bench.compare import named
     from tunbridge.bench.store import Store
     from tunbridge.cli import benching
 
-    if list_:
-        print(benching.listed(suites.SUITES))
-        return
-    options.check_seconds(seconds)
     chosen = [task.with_budget(gradients, seconds) for task in suites.tasks(suite, benching.names(tasks))]
     asked = named(benching.names(methods) or runner.DEFAULTS)
     plan = runner.plan(suite, chosen, asked, splits=benching.numbers(splits), key=seed, tune=not no_tune)
     benching.check_jobs(jobs)
-    path = benching.results(out, resume)
+    path = out / _RESULTS
+    out.mkdir(parents=True, exist_ok=True)
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
     with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
         tally = runner.run(plan, store, each=bar.advance)
         rows = [row for row in store.rows() if row["suite"] == suite]
     print(benching.write(rows, suite, out))
     print(f"{tally}\nResults: {path}  Report: {out / 'report.html'}")
+
+
+def _listed() -> str:
+    """The suites and their tasks, with what a fit may spend."""
+    from tunbridge.core.tables import to_text
+
+    suites = json.loads(_SUITES.read_text(encoding="utf-8"))
+    return to_text(
+        [
+            {"suite": suite, "task": name, **task, "gradients": plan["gradients"], "seconds": plan["seconds"]}
+            for suite, plan in suites.items()
+            for name, task in plan["tasks"].items()
+        ]
+    ).rstrip()

@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,11 +17,7 @@ from tunbridge.bench.leaderboard import Leaderboard
 from tunbridge.bench.published import published
 from tunbridge.bench.runner import Done, Job
 from tunbridge.bench.store import Store
-from tunbridge.bench.task import Task
 from tunbridge.core.errors import InputError
-from tunbridge.core.tables import to_text
-
-RESULTS = "results.sqlite"
 
 
 def names(given: str) -> list[str]:
@@ -44,28 +40,6 @@ def numbers(given: str) -> list[int] | None:
             raise InputError("--splits as numbers and ranges with commas", repr(given), "Write 0-4,7.")
         found += range(int(match[1]), int(match[2] or match[1]) + 1)
     return sorted(set(found)) or None
-
-
-def results(out: Path, resume: bool) -> Path:
-    """The file of results in a folder that is made; InputError where there is one that is not asked for."""
-    path = out / RESULTS
-    if out.exists() and not out.is_dir():
-        raise InputError("a folder as --out", f"the file {out}", "Name another.")
-    if path.exists() and not resume:
-        raise InputError("an --out without results in it", f"{path}", "Add --resume, or name another.")
-    out.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def listed(suites: Mapping[str, Callable[[], Sequence[Task]]]) -> str:
-    """The suites and their tasks, with what a fit may spend."""
-    found = [(suite, task) for suite, make in suites.items() for task in make()]
-    rows = [
-        {"suite": suite, "task": task.name, "target": task.kind, "splits": task.splits}
-        | {"gradients": task.budget.gradients, "seconds": task.budget.seconds}
-        for suite, task in found
-    ]
-    return to_text(rows).rstrip()
 
 
 def check_jobs(jobs: int) -> None:

@@ -29,13 +29,21 @@ def compare(
     quiet: options.Quiet = False,
 ) -> None:
     """Fit several methods to the same rows of a table, judge them on the same others, and write a report."""
-    from tunbridge.bench.compare import named
     from tunbridge.cli.rundir import RunDir
+    from tunbridge.datasets.table import check_readable
+    from tunbridge.runtime import programs
+
+    folder = RunDir(out)
+    check_readable(data)
+    folder.check(overwrite)
+    options.check_seconds(seconds)
+    programs.settle_order()
+
+    from tunbridge.bench.compare import named
     from tunbridge.cli.study import Rows
     from tunbridge.core.tables import to_text
 
     chosen = named([name.strip() for name in methods.split(",") if name.strip()] or None)
-    folder = RunDir(out)
     rows = Rows.read(
         data,
         target,
@@ -49,10 +57,9 @@ def compare(
         hidden=hidden,
         seed=seed,
     )
-    options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
-    with folder.writing(overwrite):
+    with folder.writing():
         found = rows.judge(
             chosen,
             baselines=not no_baselines,

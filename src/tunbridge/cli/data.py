@@ -19,6 +19,7 @@ def data(
     from tunbridge.datasets.bundled import as_table
 
     path = Path(f"{name}.csv") if out is None else out
+    tables.check_writable(path)
     table = as_table(name)
     tables.write(table, path)
     print(f"{table.num_rows} rows in {path}; the target is {table.column_names[-1]!r}.")

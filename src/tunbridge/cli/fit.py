@@ -28,11 +28,20 @@ def fit(
 ) -> None:
     """Fit a Bayesian neural network to a table, and write its posterior and a report."""
     from tunbridge.cli.rundir import RunDir
+    from tunbridge.datasets.table import check_readable
+    from tunbridge.inference.registry import METHODS
+    from tunbridge.runtime import programs
+
+    folder = RunDir(out)
+    check_readable(data)
+    folder.check(overwrite)
+    options.check_seconds(seconds)
+    METHODS.place(method)
+    programs.settle_order()
+
     from tunbridge.cli.study import Rows, plain
     from tunbridge.core.tables import to_text
-    from tunbridge.inference.registry import METHODS
 
-    chosen, folder = METHODS[method](), RunDir(out)
     rows = Rows.read(
         data,
         target,
@@ -46,10 +55,10 @@ def fit(
         hidden=hidden,
         seed=seed,
     )
-    options.check_seconds(seconds)
     if not quiet:
         print("\n".join(rows.said()))
-    with folder.writing(overwrite):
+    chosen = METHODS[method]()
+    with folder.writing():
         found = rows.judge(
             {method: chosen},
             baselines=False,

@@ -9,11 +9,14 @@ import typer
 def info(run: Annotated[Path, typer.Argument(help="A folder that `tunbridge fit` wrote.")]) -> None:
     """Say what a folder holds: how its table was read, the model and method, scores, warnings, versions."""
     from tunbridge.cli.rundir import RunDir
+
+    facts = RunDir(run).facts()
+
     from tunbridge.core.provenance import describe
     from tunbridge.core.tables import to_text
     from tunbridge.inference.store import load
 
-    facts, posterior = RunDir(run).facts(), load(run)
+    posterior = load(run)
     print("\n".join(map(str, facts.get("read", []))))
     for part in ("network", "prior", "likelihood"):
         print(f"{part.capitalize()}: {describe(getattr(posterior.model, part))}")

@@ -1,7 +1,27 @@
 """What a class is, in words."""
 
+import ast
+import importlib
+import re
+from pathlib import Path
 
-def first_words(cls: type) -> str:
-    """The first sentence of a class's docstring, up to its first formula or citation."""
-    sentence = (cls.__doc__ or "").strip().split("\n\n")[0].split(":math:")[0].split(":cite:")[0]
-    return " ".join(sentence.split()).rstrip(" ,:.")
+import tunbridge
+
+
+def first_words(place: str) -> str:
+    """The first sentence of the docstring of "module:Class" without its citations, up to its first formula."""
+    paragraph = _docstring(*place.split(":")).strip().split("\n\n")[0]
+    sentence = re.sub(r"\s*:cite:\w:`[^`]*`", "", paragraph).split(":math:")[0]
+    return " ".join(sentence.replace("`", "").replace("*", "").split()).rstrip(" ,:.")
+
+
+def _docstring(module: str, name: str) -> str:
+    """Of a class; a module of Tunbridge is read as text, as importing it brings JAX."""
+    package, *parts = module.split(".")
+    if package != tunbridge.__name__:
+        return getattr(importlib.import_module(module), name).__doc__ or ""
+    file = Path(tunbridge.__file__).parent.joinpath(*parts).with_suffix(".py")
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            return ast.get_docstring(node) or ""
+    raise AttributeError(f"module {module!r} has no class {name!r}")

@@ -1,9 +1,12 @@
 """Options that several commands have."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from tunbridge.core.errors import InputError
 
 Task = Literal["regression", "classification"]
 DataFile = Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file with a line of column names.")]
@@ -39,6 +42,19 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but re
 def check_seconds(seconds: float | None) -> None:
     """InputError unless there is time."""
     if seconds is not None and not seconds > 0:
-        from tunbridge.core.errors import InputError
-
         raise InputError("--seconds above 0", f"{seconds}", "Leave it out for no limit.")
+
+
+def check_parent(out: Path) -> None:
+    """InputError unless a file can be written there."""
+    if not out.resolve().parent.is_dir():
+        raise InputError("a file in a folder that exists", f"{out}", "Make the folder first.")
+
+
+def check_folder(out: Path, results: Iterable[str], replaced: bool, way_out: str) -> None:
+    """InputError unless `out` can be a folder, and holds none of these results or may lose them."""
+    if out.exists() and not out.is_dir():
+        raise InputError("a folder as --out", f"the file {out}", "Name another.")
+    there = [name for name in results if (out / name).exists()]
+    if there and not replaced:
+        raise InputError("an --out without results in it", f"{out / there[0]}", f"Name another, or {way_out}.")

@@ -33,20 +33,20 @@ def reference(
 
     What is made is two runs of NUTS, written only if they agree; else the checks that failed are said.
     """
-    from tunbridge.bench.recipes import RECIPES, of_table
-    from tunbridge.bench.reference import load_reference, references
     from tunbridge.core.errors import InputError
-    from tunbridge.core.tables import to_text
 
-    if action == "list":
-        found = {each: load_reference(file) for each, file in references(folder).items()}
-        print(to_text([{"name": each, **one.row} for each, one in found.items()]).rstrip())
-        return
-    if action == "show":
-        print(str(load_reference(name, folder)).rstrip())
+    if action != "make":
+        _show(name if action == "show" else None, folder)
         return
     if out is None or out.suffix != ".npz":
         raise InputError("--out as a .npz file", f"{out}", "Write --out NAME.npz.")
+    if target:
+        from tunbridge.datasets.table import check_readable
+
+        check_readable(name)
+
+    from tunbridge.bench.recipes import RECIPES, of_table
+
     if target:
         import jax
 
@@ -81,3 +81,20 @@ def reference(
     made.save(out)
     print(str(made).rstrip())
     print(f"Reference: {out}")
+
+
+def _show(name: str | None, folder: Path | None) -> None:
+    """Print one reference with its checks, or a table of all."""
+    from tunbridge.core.errors import InputError
+
+    if name is not None and name.endswith(".npz") and not Path(name).is_file():
+        raise InputError("a file with a reference", f"{name}, where there is none", "Check the path.")
+
+    from tunbridge.bench.reference import load_reference, references
+    from tunbridge.core.tables import to_text
+
+    if name is not None:
+        print(str(load_reference(name, folder)).rstrip())
+        return
+    found = {each: load_reference(file) for each, file in references(folder).items()}
+    print(to_text([{"name": each, **one.row} for each, one in found.items()]).rstrip())

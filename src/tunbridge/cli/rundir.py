@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from tunbridge.cli.options import check_folder
 from tunbridge.core.errors import InputError, LoadError
 
 FORMAT = 1
@@ -24,16 +25,13 @@ class RunDir:
         self.path = path
         self.report, self.checkpoint = path / _REPORT, path / _CHECKPOINT
 
+    def check(self, overwrite: bool) -> None:
+        """InputError unless the folder can be written to, and holds no results or may lose them."""
+        check_folder(self.path, _RESULTS, overwrite, "add --overwrite")
+
     @contextmanager
-    def writing(self, overwrite: bool) -> Iterator[None]:
+    def writing(self) -> Iterator[None]:
         """Make the folder. What a run that failed has written goes; what an interrupted one needs to go on stays."""
-        if self.path.exists() and not self.path.is_dir():
-            raise InputError("a folder as --out", f"the file {self.path}", "Name another.")
-        there = [name for name in _RESULTS if (self.path / name).exists()]
-        if there and not overwrite:
-            raise InputError(
-                "an --out without results in it", f"{self.path} with {there[0]}", "Name another, or add --overwrite."
-            )
         new, began = not self.path.exists(), not self.checkpoint.exists()
         self.path.mkdir(parents=True, exist_ok=True)
         try:

@@ -5,10 +5,15 @@ import dataclasses
 import html
 import io
 import math
+import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 Row = Mapping[str, Any]
+_WIDEST = 140
+"""Characters of a line of a table as text, where the terminal has as many or there is none."""
+_NARROWEST, _LONGEST_NAME = 12, 40
+"""Characters that a column of words keeps, and beyond which a name is folded too."""
 
 
 class Table:
@@ -70,27 +75,48 @@ class Tables:
         return "\n".join(f"**{_markdown(each.caption)}**\n\n{each.to_markdown()}" for each in self.tables)
 
 
-def to_rich(rows: Sequence[Row], sentences: Sequence[str] = ()) -> Any:
-    """What `rich` prints: words to the left, numbers to the right."""
+def to_rich(rows: Sequence[Row], sentences: Sequence[str] = (), widths: Mapping[str, int] | None = None) -> Any:
+    """What `rich` prints: words to the left, numbers to the right; columns of given widths are never narrower."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     table = Table()
-    for place, (name, value) in enumerate(rows[0].items()):
+    for name, value in rows[0].items():
         justify: Any = "left" if isinstance(value, str) else "right"
-        table.add_column(name, justify=justify, no_wrap=place == 0, overflow="fold")
+        table.add_column(name, justify=justify, overflow="fold", width=(widths or {}).get(name))
     for row in rows:
         table.add_row(*(Text(written(value)) for value in row.values()))
     return Group(table, *map(Text, sentences))
 
 
 def to_text(rows: Sequence[Row], sentences: Sequence[str] = ()) -> str:
-    """What a terminal shows."""
+    """What a terminal shows: words are folded to its width, numbers and the names in the first column never."""
     from rich.console import Console
 
-    Console(file=(page := io.StringIO()), width=140, force_jupyter=False).print(to_rich(rows, sentences))
+    room = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
+    for fold_heads in (False, True):
+        widths = _whole(rows, fold_heads)
+        frame, words = 3 * len(rows[0]) + 1, _NARROWEST * (len(rows[0]) - len(widths))
+        least = frame + words + sum(widths.values())
+        if least <= room:
+            break
+    console = Console(file=(page := io.StringIO()), width=max(least, room), force_jupyter=False)
+    console.print(to_rich(rows, sentences, widths))
     return page.getvalue()
+
+
+def _whole(rows: Sequence[Row], fold_heads: bool) -> dict[str, int]:
+    """Widths that keep names in the first column, and numbers, in one piece; of heads, perhaps single words."""
+    from rich.cells import cell_len
+
+    widths = {}
+    for place, (name, value) in enumerate(rows[0].items()):
+        if place == 0 or not isinstance(value, str):
+            heads = name.split() if fold_heads else [name]
+            longest = max(cell_len(text) for text in (*heads, *(written(row[name]) for row in rows)))
+            widths[name] = min(longest, _LONGEST_NAME)
+    return widths
 
 
 def to_html(rows: Sequence[Row], caption: str, sentences: Sequence[str] = ()) -> str:

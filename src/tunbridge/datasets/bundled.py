@@ -1,6 +1,10 @@
-"""Real data that comes with scikit-learn."""
+"""Real data that comes with scikit-learn, whose files are read without importing it."""
 
+import importlib.util
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from tunbridge.core.data import Data
 
@@ -10,36 +14,40 @@ if TYPE_CHECKING:
 
 def diabetes() -> Data:
     """Disease progression of 442 patients from 10 measurements, unscaled."""
-    from sklearn.datasets import load_diabetes
-
-    x, y = load_diabetes(return_X_y=True, scaled=False)
-    return Data(x, y.astype(float))
+    return Data(_numbers("diabetes_data_raw.csv.gz", None), _numbers("diabetes_target.csv.gz", None))
 
 
 def breast_cancer() -> Data:
     """569 tumours, 30 measurements, malignant (0) or benign (1)."""
-    from sklearn.datasets import load_breast_cancer
-
-    return Data(*load_breast_cancer(return_X_y=True))
+    return _labelled(_numbers("breast_cancer.csv", ",", head=1))
 
 
 def wine() -> Data:
     """178 wines, 13 measurements, three growers."""
-    from sklearn.datasets import load_wine
-
-    return Data(*load_wine(return_X_y=True))
+    return _labelled(_numbers("wine_data.csv", ",", head=1))
 
 
 def digits() -> Data:
     """1,797 handwritten digits of 8 x 8 pixels, as 64 numbers from 0 to 16."""
-    from sklearn.datasets import load_digits
+    return _labelled(_numbers("digits.csv.gz", ","))
 
-    return Data(*load_digits(return_X_y=True))
+
+def _labelled(rows: np.ndarray) -> Data:
+    """Inputs, and labels in the last column."""
+    return Data(rows[:, :-1], rows[:, -1].astype(int))
+
+
+def _numbers(file: str, delimiter: str | None, head: int = 0) -> np.ndarray:
+    """The numbers in one of scikit-learn's files, after some lines; finding the package does not run it."""
+    spec = importlib.util.find_spec("sklearn")
+    assert spec is not None
+    assert spec.submodule_search_locations is not None
+    folder = Path(spec.submodule_search_locations[0]) / "datasets" / "data"
+    return np.loadtxt(folder / file, delimiter=delimiter, skiprows=head)
 
 
 def as_table(name: str) -> "pa.Table":
     """One of these sets with the names of its columns and classes; the target comes last."""
-    import numpy as np
     import pyarrow as pa
     from sklearn import datasets
 

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 
 from tunbridge.core.errors import InputError
 
@@ -20,16 +19,10 @@ _SHOWN = 5
 def read(path: str | os.PathLike, text: Sequence[str] = ()) -> pa.Table:
     """The table in a .csv, .tsv or .parquet file; columns named in `text` are taken letter by letter."""
     path = Path(path)
+    check_readable(path)
     suffix = path.suffix.lower()
-    if suffix not in (*_DELIMITERS, ".parquet"):
-        raise InputError("a file that ends in .csv, .tsv or .parquet", str(path), "Rename or convert it.")
-    if not path.is_file():
-        raise InputError("a file with the data", f"{path}, where there is none", "Check the path.")
     try:
-        if suffix == ".parquet":
-            table = _plain(pyarrow.parquet.read_table(path))
-        else:
-            table = _read_csv(path, _DELIMITERS[suffix], text)
+        table = _read_parquet(path) if suffix == ".parquet" else _read_csv(path, _DELIMITERS[suffix], text)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         sentence = " ".join(str(error).split())[:200]
         raise InputError(f"a readable {suffix[1:]} file", f"{path}: {sentence}", "Mend the file.") from error
@@ -41,6 +34,12 @@ def _read_csv(path: Path, delimiter: str, text: Sequence[str]) -> pa.Table:
     kinds = {name: pa.string() for name in text}
     convert = pyarrow.csv.ConvertOptions(strings_can_be_null=True, column_types=kinds)
     return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+
+
+def _read_parquet(path: Path) -> pa.Table:
+    from pyarrow import parquet
+
+    return _plain(parquet.read_table(path))
 
 
 def _plain(table: pa.Table) -> pa.Table:
@@ -83,7 +82,9 @@ def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
     temporary = path.with_name(path.name + ".tmp")
     try:
         if suffix == ".parquet":
-            pyarrow.parquet.write_table(table, temporary)
+            from pyarrow import parquet
+
+            parquet.write_table(table, temporary)
         else:
             options = pyarrow.csv.WriteOptions(delimiter=_DELIMITERS[suffix])
             pyarrow.csv.write_csv(table, temporary, options)
@@ -91,6 +92,15 @@ def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
     finally:
         temporary.unlink(missing_ok=True)
     return None
+
+
+def check_readable(path: str | os.PathLike) -> None:
+    """InputError unless there is a file that may hold a table."""
+    path = Path(path)
+    if path.suffix.lower() not in (*_DELIMITERS, ".parquet"):
+        raise InputError("a file that ends in .csv, .tsv or .parquet", str(path), "Rename or convert it.")
+    if not path.is_file():
+        raise InputError("a file with the data", f"{path}, where there is none", "Check the path.")
 
 
 def check_writable(path: str | os.PathLike) -> None:

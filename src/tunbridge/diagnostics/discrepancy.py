@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist, pdist
 
 from tunbridge.core.errors import InputError
 
@@ -48,11 +47,15 @@ def mmd(x: Any, y: Any, *, scale: float | None = None) -> float:
 
 
 def _median(x: np.ndarray, y: np.ndarray) -> float:
+    from scipy.spatial.distance import pdist
+
     pooled = np.concatenate([z[np.linspace(0, len(z) - 1, min(len(z), _MEDIAN_ROWS // 2)).astype(int)] for z in (x, y)])
     return float(np.median(pdist(pooled)))
 
 
 def _total(x: np.ndarray, y: np.ndarray, length: float) -> float:
+    from scipy.spatial.distance import cdist
+
     size = max(1, _BLOCK_NUMBERS // len(y))
     blocks = (cdist(x[start : start + size], y, "sqeuclidean") for start in range(0, len(x), size))
     return float(sum(np.exp(-0.5 * block / length**2).sum() for block in blocks))

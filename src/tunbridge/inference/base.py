@@ -22,6 +22,7 @@ from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
+from tunbridge.runtime import programs
 from tunbridge.runtime.loop import Event, Options, Run, Trace, Train, run
 
 logger = logging.getLogger(__name__)
@@ -70,6 +71,7 @@ class Method(eqx.Module):
         options = Options(init, progress, checkpoint, max_seconds, callbacks)
         logger.info("%s begins", type(self).__name__)
         began = time.perf_counter()
+        programs.keep()
         (posterior,) = self.posteriors(model, data, key, 1, options)
         record = provenance.record(self, posterior.model, time.perf_counter() - began)
         logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))

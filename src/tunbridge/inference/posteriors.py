@@ -205,7 +205,9 @@ class Point(Posterior):
 
     def sample(self, key: Key, num: int) -> Params:
         """The same value `num` times."""
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *jnp.shape(leaf))), self.params)
+        return jax.tree.map(
+            lambda leaf: on_host(lambda one: np.broadcast_to(one, (num, *one.shape)), leaf), self.params
+        )
 
     def components(self, key: Key, num: int | None) -> Params:
         """The one value."""

@@ -50,10 +50,14 @@ class Registry(Mapping[str, type]):
     """Names of methods to their classes, imported on first use."""
 
     def __getitem__(self, name: str) -> type:
+        module, _, cls = self.place(name).partition(":")
+        return getattr(importlib.import_module(module), cls)
+
+    def place(self, name: str) -> str:
+        """Where a method lives, as "module:Class"; nothing is imported."""
         if name not in _TABLE:
             raise UnknownMethodError(f"a method of {', '.join(_TABLE)}", repr(name), "Choose one of these names.")
-        module, _, cls = _TABLE[name].partition(":")
-        return getattr(importlib.import_module(module), cls)
+        return _TABLE[name]
 
     def __contains__(self, name: object) -> bool:
         return name in _TABLE

@@ -237,7 +237,7 @@ def _bound(given: Model, stored: dict[str, Any]) -> Model:
 
 
 def _weights_like(model: Model) -> PyTree:
-    return jax.eval_shape(model.network.init, jax.random.key(0), model.example())
+    return jax.eval_shape(lambda x: model.network.init(jax.random.key(0), x), model.example())
 
 
 def _check_fits(posterior: Any, model: Model) -> None:

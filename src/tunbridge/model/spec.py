@@ -249,8 +249,8 @@ class Decoder:
                 f'it holds {dtype} numbers: call jax.config.update("jax_enable_x64", True) before loading it.'
             )
         if kind == "jax":
-            return jnp.asarray(array)
-        return jax.random.wrap_key_data(jnp.asarray(array), impl=kind) if kind in _KEYS else refuse(kind)
+            return jnp.asarray(array, array.dtype)  # without a dtype JAX compiles a program for each shape
+        return jax.random.wrap_key_data(jnp.asarray(array, array.dtype), impl=kind) if kind in _KEYS else refuse(kind)
 
 
 def class_name(thing: Any) -> str:

@@ -7,6 +7,7 @@ A *spec* is a pytree of such entries. Its unknowns are a tuple, one real array a
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, ExpandedDistribution, HalfCauchy, Independent, biject_to
 
@@ -104,11 +105,11 @@ def to_real(prior: Distribution, value: Array) -> Array:
 
 
 def check_positive(spec: PyTree, name: str) -> PyTree:
-    """The spec with its numbers as floats; InputError where one is not positive."""
+    """The spec with its numbers as floats; InputError where one is not positive. It compiles nothing."""
 
     def one(entry):
         if _is_unknown(entry):
-            if jnp.any(entry.support(jnp.full(entry.shape(), -1.0))):
+            if np.any(entry.support(np.full(entry.shape(), -1.0, np.float32))):
                 raise InputError(
                     f"a prior on {name} that allows positive values only",
                     type(entry).__name__,
@@ -125,7 +126,7 @@ def check_positive(spec: PyTree, name: str) -> PyTree:
             )
         if isinstance(entry, jax.core.Tracer):
             return entry
-        if not (jnp.asarray(entry) > 0).all():
+        if not (np.asarray(entry) > 0).all():
             raise InputError(f"{name} above 0", f"{entry}", "Give a positive number.")
         return entry
 

@@ -10,7 +10,6 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import digamma, entr
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
@@ -136,6 +135,8 @@ def _line(mean: Array, covariance: Array, num: int) -> Array:
 @functools.cache
 def _mirrored(width: int, num: int) -> np.ndarray:
     """Standard normal points in pairs that mirror each other, of variance 1, (num, width)."""
+    from scipy.stats import qmc
+
     half = max(num // 2, 1)
     uniform = qmc.Sobol(width, rng=0).random(1 << (half - 1).bit_length())[:half]
     points = ndtri(np.clip(uniform, 1e-7, 1.0 - 1e-7))

@@ -6,19 +6,26 @@ import time
 from types import TracebackType
 from typing import Any, Protocol
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+_COMPILING = "compiling ..."
 
 
 class Bar:
-    """Steps done of all members, steps a second, time left, and the latest statistics."""
+    """Steps done of all members, steps a second, time left, and the latest statistics.
+
+    Until the first steps come back it says that their program is being compiled.
+    """
 
     def __init__(self, title: str, total: int, show: bool):
-        kind = _Notebook if show and _in_notebook() else _Terminal
-        self._screen: _Screen = kind(title, total, show)
+        self._screen: _Screen = _Silent()
+        if show and _in_notebook():
+            self._screen = _Notebook(title, total)
+        elif show and sys.stderr.isatty():
+            self._screen = _Terminal(title, total)
         self._began, self._start = time.perf_counter(), 0
 
     def __enter__(self) -> "Bar":
         self._screen.start()
+        self._screen.show(0, 0.0, _COMPILING)
         return self
 
     def __exit__(
@@ -29,7 +36,7 @@ class Bar:
     def resume(self, done: int) -> None:
         """Steps that an earlier run had done: they do not count in the rate."""
         self._start = done
-        self._screen.show(done, 0.0, "")
+        self._screen.show(done, 0.0, _COMPILING)
 
     def update(self, done: int, facts: dict[str, float]) -> None:
         """Show that `done` steps are behind us."""
@@ -43,10 +50,25 @@ class _Screen(Protocol):
     def stop(self) -> None: ...
 
 
-class _Terminal:
-    """A line that goes when the run ends; nothing where there is no terminal."""
+class _Silent:
+    """Where nobody looks."""
 
-    def __init__(self, title: str, total: int, show: bool):
+    def start(self) -> None:
+        """Nothing."""
+
+    def show(self, done: int, rate: float, facts: str) -> None:
+        """Nothing."""
+
+    def stop(self) -> None:
+        """Nothing."""
+
+
+class _Terminal:
+    """A line that goes when the run ends."""
+
+    def __init__(self, title: str, total: int):
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -55,9 +77,8 @@ class _Terminal:
             TimeRemainingColumn(),
             TextColumn("{task.fields[facts]}"),
             transient=True,
-            disable=not (show and sys.stderr.isatty()),
         )
-        self._task = self.bar.add_task(title, total=total, rate="", facts="")
+        self._task = self.bar.add_task(title, total=total, rate="", facts=_COMPILING)
 
     def start(self) -> None:
         self.bar.start()
@@ -72,7 +93,7 @@ class _Terminal:
 class _Notebook:
     """An HTML bar under the cell, which empties when the run ends."""
 
-    def __init__(self, title: str, total: int, show: bool):
+    def __init__(self, title: str, total: int):
         self._title, self._total = title, total
         self._handle: Any = None
 
@@ -83,7 +104,8 @@ class _Notebook:
 
     def show(self, done: int, rate: float, facts: str) -> None:
         left = f"{(self._total - done) / rate:,.0f} s left" if rate else ""
-        words = f"{self._title} {done:,}/{self._total:,}  {rate:,.0f} steps/s  {left}  {facts}"
+        speed = f"{rate:,.0f} steps/s" if rate else ""
+        words = "  ".join(filter(None, (f"{self._title} {done:,}/{self._total:,}", speed, left, facts)))
         self._draw(f'<progress value="{done}" max="{self._total}"></progress> {html.escape(words)}')
 
     def stop(self) -> None:

@@ -46,7 +46,7 @@ class MeanField(Variational):
 
 
 class LowRank(Variational):
-    r"""Covariance :math:`S (I + U U^\top) S`, :math:`S = \text{diag}(\sigma)`: a diagonal and a few directions.
+    r"""A covariance of a diagonal and a few directions, :math:`S (I + U U^\top) S`, :math:`S = \text{diag}(\sigma)`.
 
     Parameters
     ----------

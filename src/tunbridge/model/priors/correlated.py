@@ -187,7 +187,8 @@ def _each(given: Any, check: Any) -> tuple[Array, ...]:
 
 
 def _check_factor(given: Any) -> Array:
-    factor = jnp.asarray(given, float)
+    host = given if isinstance(given, jax.Array) else np.asarray(given, jax.dtypes.canonicalize_dtype(float))
+    factor = jnp.asarray(host, float)
     if factor.ndim != 2:
         raise InputError("a factor of shape (weights, rank)", f"shape {factor.shape}", "Give a matrix.")
     return factor

@@ -67,7 +67,8 @@ def check_covariance(given: Any, name: str) -> Array:
         raise InputError(
             f"{name} with positive eigenvalues", f"{least:.3g} among them", "Add a little to its diagonal."
         )
-    return jnp.asarray(matrix)
+    rounded = matrix.astype(jax.dtypes.canonicalize_dtype(float))
+    return jnp.asarray(rounded, rounded.dtype)
 
 
 class MatrixNormal(AbstractPrior):

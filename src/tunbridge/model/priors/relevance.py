@@ -28,7 +28,7 @@ class Relevance(Grouped):
 
 
 class ARD(Delegating):
-    r"""A scale for each input: weights that leave input *i* have the scale :math:`\tau_i`.
+    r"""A scale for each input, shared by all weights that leave it: :math:`\tau_i` for input *i*.
 
     Automatic relevance determination :cite:p:`mackay1994bayesian,neal1996bayesian`: an input that the data do not need
     is switched off by a small :math:`\tau_i`. ``prior.values(scales)["inputs"]["relevance"]`` holds them.

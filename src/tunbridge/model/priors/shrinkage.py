@@ -118,7 +118,7 @@ class Horseshoe(Grouped):
 
 
 class GroupHorseshoe(Grouped):
-    r"""A horseshoe of units: all weights of one share their :math:`\lambda`, so that whole units are left unused.
+    r"""A horseshoe of units: whole units are left unused, as all weights of one share their :math:`\lambda`.
 
     Used to choose the size of a network :cite:p:`louizos2017bayesian,ghosh2018structured`.
 

@@ -1,12 +1,7 @@
 """What each method promises of the exact problems: one table, each entry with its tolerance."""
 
+import math
 from typing import Literal, NamedTuple
-
-import numpy as np
-
-from tunbridge.bench.exact import Problem
-from tunbridge.core.types import Key
-from tunbridge.inference.posteriors import Posterior
 
 Kind = Literal["exact", "biased", "diagonal", "mean", "mode", "none", "refused"]
 
@@ -21,7 +16,7 @@ class Promise(NamedTuple):
     """
 
     kind: Kind
-    tolerance: float = np.inf
+    tolerance: float = math.inf
 
 
 PROMISES: dict[str, dict[str, Promise]] = {
@@ -183,16 +178,3 @@ PROMISES: dict[str, dict[str, Promise]] = {
     },
 }
 """Method, problem: promise."""
-
-
-def deviation(problem: Problem, posterior: Posterior, kind: Kind, key: Key, num: int = 4000) -> float:
-    """How far a posterior is from the truth, in posterior standard deviations: the worst of the problem's inputs."""
-    values = problem.outputs(posterior.sample(key, num)).astype(np.float64)
-    centre = problem.mode if kind == "mode" else problem.mean
-    if kind in ("none", "refused") or centre is None:
-        return 0.0
-    off = np.abs(values.mean(axis=0) - centre) / problem.sd
-    if kind in ("exact", "biased", "diagonal"):
-        sd = problem.independent if kind == "diagonal" else problem.sd
-        off = np.maximum(off, np.abs(values.std(axis=0) / sd - 1.0))
-    return float(off.max())

@@ -1,0 +1,125 @@
+"""Compiled programs are found by the next process, where the user says, and without a word."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from numpyro.distributions import Distribution
+
+from cli.commands import penguins
+from tunbridge.runtime import programs
+
+FIT = """
+import jax
+
+jax.random.key(1)  # compiled before anybody says where
+asked = []
+jax.monitoring.register_event_listener(lambda event, **_: asked.append(event.rsplit("/", 1)[1]))
+import tunbridge as tb
+
+{before}
+model = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))
+tb.MAP(train=tb.Train(3)).fit(model, tb.Data([[0.0], [1.0]], [0.0, 1.0]), key=jax.random.key(0))
+print(asked.count("cache_hits"), asked.count("cache_misses"), jax.config.jax_compilation_cache_dir)
+"""
+
+
+def _fit(home, before="", **variables):
+    """Hits, misses and the folder of a fit in a process of its own, without the settings of these tests."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "TF_CPP", "TUNBRIDGE"))}
+    command = [sys.executable, "-c", FIT.format(before=before)]
+    environment = own | {"XDG_CACHE_HOME": str(home)} | variables
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=True)
+    assert done.stderr == ""
+    hits, misses, folder = done.stdout.split()
+    return int(hits), int(misses), folder
+
+
+def test_a_second_process_finds_every_program_of_the_first(tmp_path):
+    _, misses, folder = _fit(tmp_path)
+    assert misses > 0
+    assert folder == str(next((tmp_path / "tunbridge").iterdir()))
+    hits, misses, _ = _fit(tmp_path)
+    assert hits > 0
+    assert misses == 0
+
+
+@pytest.mark.parametrize(
+    ("before", "variables", "folder"),
+    [
+        ("", {"JAX_COMPILATION_CACHE_DIR": "{home}/other"}, "{home}/other"),
+        ('jax.config.update("jax_compilation_cache_dir", "{home}/other")', {}, "{home}/other"),
+        ('jax.config.update("jax_enable_compilation_cache", False)', {}, "None"),
+        ("", {"TUNBRIDGE_CACHE": "0"}, "None"),
+    ],
+)
+def test_what_the_user_says_comes_first(before, variables, folder, tmp_path):
+    said = {name: value.format(home=tmp_path) for name, value in variables.items()}
+    assert _fit(tmp_path, before.format(home=tmp_path), **said)[2] == folder.format(home=tmp_path)
+    assert not (tmp_path / "tunbridge").exists()
+
+
+ORDER = """
+from tunbridge.runtime import programs
+
+programs.settle_order()
+import jax
+import numpyro.distributions as dist
+
+for made in (dist.Gamma(0.5, 2.0), dist.LogNormal(0.1, 0.7), dist.StudentT(3.0, 1.0, 2.0), dist.HalfNormal(3.0)):
+    leaves, kind = jax.tree.flatten(made)
+    again = jax.tree.unflatten(kind, leaves)
+    assert made.log_prob(1.5) == again.log_prob(1.5)
+    print([float(leaf) for leaf in leaves])
+"""
+
+
+def test_distributions_are_flattened_in_the_same_order_by_every_process():
+    said = set()
+    for seed in range(4):
+        own = os.environ | {"PYTHONHASHSEED": str(seed)}
+        done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, env=own, check=True)
+        said.add(done.stdout)
+    assert len(said) == 1
+
+
+def test_an_order_that_may_be_in_use_is_left_alone():
+    before = Distribution.gather_pytree_data_fields
+    programs.settle_order()
+    assert Distribution.gather_pytree_data_fields == before
+
+
+def test_programs_of_another_processor_are_kept_apart(tmp_path, monkeypatch):
+    info, found = tmp_path / "cpuinfo", set()
+    monkeypatch.setattr(programs, "_FEATURES", info)
+    for line in ("flags : sse avx", "flags : avx sse", "flags : sse avx avx512f", "Features : fp asimd"):
+        info.write_text(f"processor : 0\n{line}\n\nprocessor : 1\n{line}\n")
+        found.add(programs._processor())
+    info.unlink()
+    assert len(found | {programs._processor()}) == 4
+
+
+def test_a_home_that_cannot_be_written_to_keeps_nothing(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert programs._folder.__wrapped__() is None
+
+
+@pytest.mark.parametrize(("given", "level"), [(None, "3"), ("0", "0")])
+def test_messages_of_the_loader_are_left_out_unless_asked_for(given, level):
+    own = {name: value for name, value in os.environ.items() if name != "TF_CPP_MIN_LOG_LEVEL"}
+    own |= {} if given is None else {"TF_CPP_MIN_LOG_LEVEL": given}
+    script = "import os, tunbridge, jax; print(os.environ['TF_CPP_MIN_LOG_LEVEL'])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=own, check=True)
+    assert done.stdout.strip() == level
+
+
+def test_a_second_fit_from_the_command_line_writes_nothing_to_standard_error(tmp_path):
+    data = penguins(tmp_path / "data.csv")
+    quick = ["-m", "map", "--hidden", "4", "--seconds", "0.1", "--ignore", "mass $g$", "--overwrite"]
+    command = [sys.executable, "-m", "tunbridge", "fit", data, "-t", "species", "--out", tmp_path / "run", *quick]
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
+    assert done.stderr == ""
+    assert "Posterior: " in done.stdout
