@@ -57,6 +57,14 @@ def test_of_methods_alike_the_one_whose_claims_hold_is_used(key):
     assert "Of those of them whose claims hold b was the quickest" in str(found)
 
 
+def test_a_method_that_was_cut_is_left_out(key):
+    made = _numbers(key, {"best": 1.0, "good": 1.1, "wide": 2.0})
+    found = recommend(*made, cut=("best",))
+    assert (found.method, found.best, list(found.differences)) == ("good", "good", ["wide"])
+    assert "only wide ran to its end" in str(recommend(*made, cut=("best", "good")))
+    assert "no fit ran to its end" in str(recommend(*made, cut=("best", "good", "wide")))
+
+
 def test_a_baseline_that_is_not_beaten_is_used(key):
     rows = _numbers(key, {"laplace": 1.0, "ridge": 1.01, "map": 1.0}, {"laplace": 9.0, "ridge": 5.0, "map": 0.1})
     found = recommend(*rows, baselines=("ridge", "gp"))

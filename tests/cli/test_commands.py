@@ -11,6 +11,7 @@ import pytest
 
 import tunbridge as tb
 from cli.commands import call, penguins
+from tunbridge.cli import options
 from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
 
@@ -60,8 +61,21 @@ def test_predictions_of_classes_come_with_probabilities(fitted):
 def test_info_says_what_was_fitted(fitted):
     code, said, _ = call("info", fitted / "classes")
     assert code == 0
-    for words in ("one of 2", "Bernoulli", "MAP(step_size", "tunbridge 0", "accuracy", "Stopped after"):
+    for words in ("one of 2", "Bernoulli", "MAP(step_size", "tunbridge 0", "accuracy"):
         assert words in said
+
+
+def test_a_fit_that_was_cut_says_so_wherever_it_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(options, "check_seconds", lambda seconds: None)
+    data = penguins(tmp_path / "data.csv")
+    out = tmp_path / "run"
+    code, said, error = call("fit", data, "-t", "species", "-m", "map", "--out", out, "--hidden", "4", "--seconds", "0")
+    assert code == 0, error
+    line = "stopped after 0 of 2,000 steps by the limit of 0 seconds: not run to convergence."
+    assert f"map: {line}" in said.splitlines()
+    assert f"map: {line}" in (out / "report.html").read_text()
+    assert f"Cut: {line}" in call("info", out)[1].splitlines()
+    assert str(tb.load(out).cut) == line[:-1]
 
 
 def test_priors_lists_every_prior():

@@ -18,6 +18,7 @@ from tunbridge.bench.scores import scores as scores_of
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import CheckpointError, InputError
+from tunbridge.core.provenance import Cut
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
 from tunbridge.inference.registry import COMPARED, METHODS
@@ -48,13 +49,19 @@ class Comparison(tables.Table):
     @functools.cached_property
     def recommendation(self) -> Recommendation:
         """Which method to use, and why."""
-        return recommend(self.rows, self.predictives, self.truth, BASELINES)
+        return recommend(self.rows, self.predictives, self.truth, BASELINES, self.cuts)
+
+    @property
+    def cuts(self) -> dict[str, Cut]:
+        """The fits that were ended before their last step, by method, and where; they are never recommended."""
+        return {name: posterior.cut for name, posterior in self.posteriors.items() if posterior.cut is not None}
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The recommendation, and what failed."""
+        """The recommendation, what was cut, and what failed."""
+        cut = (f"{name}: {cut}." for name, cut in self.cuts.items())
         failed = (f"{name} is not compared: {sentence}" for name, sentence in self.failures.items())
-        return (*self.recommendation.sentences, *failed)
+        return (*self.recommendation.sentences, *cut, *failed)
 
     def add(
         self,
@@ -73,8 +80,9 @@ class Comparison(tables.Table):
 
     @property
     def best(self) -> str:
-        """The method of the lowest NLL on the test rows."""
-        rows = [row for row in self.rows if row["method"] in self.predictives]
+        """The method of the lowest NLL on the test rows, of those that ran to their end where any did."""
+        whole = self.predictives.keys() - self.cuts.keys() or self.predictives.keys()
+        rows = [row for row in self.rows if row["method"] in whole]
         scores = [row["NLL"] if np.isfinite(row["NLL"]) else np.inf for row in rows]
         return rows[int(np.argmin(scores))]["method"]
 
@@ -119,7 +127,8 @@ def compare(
     key
         None is ``jax.random.key(0)``: the same table each time.
     max_seconds
-        The most that each method may train.
+        The most seconds that each method may train, compilation not counted. One that is cut is marked in the table and
+        not recommended.
     checkpoint
         A folder to save to and to resume from, with one folder a method in it.
     progress
@@ -157,7 +166,16 @@ def compare(
     for name in BASELINES if baselines else ():
         if name not in asked:
             judge(name, BASELINES[name](), refusable=True)
+    _mark(found)
     return found
+
+
+def _mark(comparison: Comparison) -> None:
+    """A column that says where fits were cut, if any was."""
+    cuts = comparison.cuts
+    for row in comparison.rows if cuts else ():
+        cut = cuts.get(row["method"])
+        row["stopped"] = "" if cut is None else f"at {cut.step:,} of {cut.steps:,}"
 
 
 def as_rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:

@@ -70,6 +70,7 @@ def recommend(
     predictives: Mapping[str, Predictive],
     truth: Any,
     baselines: Collection[str] = (),
+    cut: Collection[str] = (),
 ) -> Recommendation:
     """The cheapest method among those that test rows cannot tell from the best, a baseline where one is among them.
 
@@ -86,9 +87,16 @@ def recommend(
         The test targets.
     baselines
         The names of those that are baselines.
+    cut
+        The names of those that were ended before their last step: they are left out.
     """
+    several = len(predictives) > 1
+    predictives = {name: one for name, one in predictives.items() if name not in cut}
     row = {one["method"]: one for one in rows}
     num = len(np.asarray(truth))
+    if several and len(predictives) < 2:
+        whole = f"only {next(iter(predictives))}" if predictives else "no fit"
+        return Recommendation(None, None, {}, (f"Nothing is recommended: {whole} ran to its end. Give more seconds.",))
     if len(predictives) < 2 or num < _FEWEST:
         return Recommendation(None, None, {}, ())
     scores = {name: np.asarray(one.log_prob(truth), np.float64) for name, one in predictives.items()}

@@ -62,4 +62,5 @@ def fit(
         folder.save(found.posteriors[method], facts)
     folder.write_report(rows.report(f"{', '.join(target)} by {method}", found, seed))
     print(to_text(found.rows).rstrip())
+    print("".join(f"{sentence}\n" for sentence in found.sentences), end="")
     print(f"Posterior: {out}  Report: {folder.report}")
