@@ -1,4 +1,6 @@
+import html
 import json
+import re
 import shutil
 import signal
 import subprocess
@@ -103,17 +105,20 @@ def test_several_targets_are_fitted_together(tmp_path):
 
 def test_compare_writes_one_report_about_all(tmp_path):
     data = penguins(tmp_path / "data.csv")
-    arguments = ("compare", data, "-t", "species", "--methods", "map,ensemble", "--out", tmp_path / "out", *QUICK)
-    code, said, error = call(*arguments)
+    given = ("--methods", "map,ensemble", "--out", tmp_path / "out", "--hidden", "4", "--seconds", "60")
+    code, said, error = call("compare", data, "-t", "species", *given)
     assert code == 0, error
     assert "Target 'species': one of 2 classes ('Adélie', 'Gentoo & co')." in said
     page = (tmp_path / "out" / "report.html").read_text()
     assert "species by 6 methods" in page
-    for words in ("What to use", "What answers cost", "map calibrated", "nats a row"):
+    for words in ("What to use", "What answers cost", "map calibrated", "nats a row", "<pre>tunbridge fit "):
         assert words in page
-    for words in ("ms a row", "log score on 12 test rows", "use "):
-        assert words in said.lower()
-    assert max(map(len, said.splitlines())) <= 120
+    for words in ("ms a row", "NLL on 12 test rows", "use "):
+        assert words in said
+    command = next(line for line in said.splitlines() if line.startswith("To fit it: "))
+    assert re.search(r"fit \S+data.csv --target species --hidden 4 --seconds 60.0 --method (map|ensemble)$", command)
+    assert command.removeprefix("To fit it: ") in html.unescape(page)
+    assert max(len(line) for line in said.splitlines() if line != command) <= 120
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 

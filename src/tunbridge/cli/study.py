@@ -113,8 +113,8 @@ class Rows:
             progress=progress,
         )
 
-    def report(self, title: str, comparison: Comparison, seed: int) -> str:
-        """The page about a comparison on these rows."""
+    def report(self, title: str, comparison: Comparison, seed: int, command: str = "") -> str:
+        """The page about a comparison on these rows; `command` fits the method that it recommends."""
         some = self.table.take(self.test)
         facts = {"file": self.path.name, "rows": " ".join(self.said()), "seed": str(seed)}
         study = Study(
@@ -126,6 +126,7 @@ class Rows:
             cells=some,
             rows=self.numbers[self.test],
             facts=facts,
+            command=command,
         )
         return report(study)
 

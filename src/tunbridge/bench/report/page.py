@@ -23,6 +23,7 @@ th { border-bottom: 2px solid #9ca3af; }
 tr.best td { background: #eef4f8; font-weight: 600; }
 img { max-width: 100%; height: auto; }
 figure { margin: 1rem 0; } figcaption { font-size: .85rem; color: #4b5563; }
+pre { background: #f3f4f6; padding: .6rem .8rem; overflow-x: auto; font-size: .85rem; }
 ul.words li { margin: .3rem 0; }
 """
 
@@ -49,6 +50,10 @@ class Page:
     def paragraph(self, text: str) -> None:
         """A paragraph."""
         self._body.append(f"<p>{html.escape(text)}</p>")
+
+    def code(self, text: str) -> None:
+        """A line for a terminal."""
+        self._body.append(f"<pre>{html.escape(text)}</pre>")
 
     def sentences(self, texts: Iterable[str]) -> None:
         """A list of sentences."""

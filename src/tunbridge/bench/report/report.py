@@ -42,6 +42,8 @@ class Study:
         The number of each test row in the table; the first is 1.
     facts
         What else a reader should know: the file, rows, the key.
+    command
+        What fits the recommended method, for a terminal; empty where there is none.
     """
 
     title: str
@@ -52,6 +54,7 @@ class Study:
     cells: pa.Table
     rows: np.ndarray
     facts: Mapping[str, str]
+    command: str = ""
 
 
 def report(study: Study) -> str:
@@ -63,6 +66,8 @@ def report(study: Study) -> str:
     if study.comparison.recommendation.sentences:
         page.heading("What to use")
         page.paragraph(str(study.comparison.recommendation))
+        if study.command:
+            page.code(study.command)
     page.heading("In words")
     page.sentences(sentences.about(study.comparison))
     page.heading("Scores on the test rows")
