@@ -60,6 +60,14 @@ def test_predictions_of_classes_come_with_probabilities(fitted):
     assert len(rows) == 60
 
 
+def test_a_report_lists_the_least_certain_rows_only_where_rows_differ(fitted):
+    """One network with one noise is as uncertain everywhere, one that names classes is not."""
+    alike, apart = ((fitted / name / "report.html").read_text() for name in ("numbers", "classes"))
+    assert "None stands out: all 12 test rows are equally uncertain, to within 1%." in alike
+    assert "None stands out" not in apart
+    assert "aleatoric (nats)" in apart
+
+
 def test_info_says_what_was_fitted(fitted):
     code, said, _ = call("info", fitted / "classes")
     assert code == 0

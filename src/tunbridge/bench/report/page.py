@@ -98,6 +98,14 @@ class Page:
         return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(self._body)}</body></html>\n'
 
 
+def subplots(*shape: int, size: tuple[float, float]) -> tuple[Any, Any]:
+    """A figure for a page, and its axes in one row."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
+    return figure, axes.ravel()
+
+
 def plain(text: str, most: int = 40) -> str:
     """Text that matplotlib draws as it stands: no mathematics between dollars, and not too long."""
     shown = text if len(text) <= most else text[: most - 1] + "…"
