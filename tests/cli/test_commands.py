@@ -28,7 +28,9 @@ def fitted(tmp_path_factory):
     common = ["-m", "map", "--ignore", "depth", *QUICK]
     for name, target, other in (("numbers", "mass $g$", "species"), ("classes", "species", "mass $g$")):
         arguments = ["fit", data, "-t", target, "--out", folder / name, "--ignore", other, *common]
-        assert call(*arguments)[0] == 0
+        code, said, error = call(*arguments)
+        assert code == 0, error
+        (folder / f"{name}.txt").write_text(said)
     return folder
 
 
@@ -58,6 +60,13 @@ def test_predictions_of_classes_come_with_probabilities(fitted):
     head, *rows = said.strip().splitlines()
     assert head == '"species","p(Adélie)","p(Gentoo & co)","aleatoric_nats","epistemic_nats"'
     assert len(rows) == 60
+
+
+def test_a_fit_ends_with_its_verdict(fitted):
+    numbers, classes = ((fitted / f"{name}.txt").read_text() for name in ("numbers", "classes"))
+    assert "map predicts mass $g$ to within " in numbers
+    assert "map names the right species in " in classes
+    assert "each time gives " in classes
 
 
 def test_a_report_lists_the_least_certain_rows_only_where_rows_differ(fitted):

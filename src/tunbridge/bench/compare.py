@@ -15,6 +15,7 @@ from tunbridge.bench.baselines import BASELINES
 from tunbridge.bench.cost import NOTHING, cost
 from tunbridge.bench.recommend import Recommendation, recommend
 from tunbridge.bench.scores import scores as scores_of
+from tunbridge.bench.verdict import Guess, verdict
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import CheckpointError, InputError
@@ -24,6 +25,7 @@ from tunbridge.inference.base import Method
 from tunbridge.inference.registry import COMPARED, METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model.likelihoods.base import OfClasses
+from tunbridge.model.likelihoods.multitask import MultiTask
 from tunbridge.model.model import Model
 
 
@@ -45,6 +47,8 @@ class Comparison(tables.Table):
     """The test targets, as the likelihood scores them."""
     failures: dict[str, str] = dataclasses.field(default_factory=dict)
     """Why, for each method that failed and each baseline that does not take such data."""
+    guess: Guess | None = None
+    """What the training targets say without a model; None for several tasks."""
 
     @functools.cached_property
     def recommendation(self) -> Recommendation:
@@ -85,6 +89,21 @@ class Comparison(tables.Table):
         rows = [row for row in self.rows if row["method"] in whole]
         scores = [row["NLL"] if np.isfinite(row["NLL"]) else np.inf for row in rows]
         return rows[int(np.argmin(scores))]["method"]
+
+    def verdict(self, name: str | None = None, targets: Sequence[str] = (), classes: Sequence[str] = ()) -> str:
+        """How far off a method is, what guessing would give, and whether its uncertainty holds; "" for several tasks.
+
+        Parameters
+        ----------
+        name
+            The method; None is the recommended one, or else the best.
+        targets, classes
+            The names of what is predicted, and of its classes.
+        """
+        name = name or self.recommendation.method or self.best
+        if self.guess is None:
+            return ""
+        return verdict(name, self.predictives[name], self.truth, self.guess, targets, classes)
 
     def predict(self, name: str, x: Any) -> Predictive:
         """The predictive of one method at other inputs, in the units of the data."""
@@ -138,7 +157,7 @@ def compare(
     x, y, weight = as_rows(train)
     test_x, truth, scores = as_rows(test)[0], as_scored(model, train, test), scores_of(model.likelihood)
     asked = named(methods)
-    found = Comparison([], [], {}, {}, truth)
+    found = Comparison([], [], {}, {}, truth, guess=_guess(model, Data(x, y, weight)))
 
     def judge(name: str, method: Method, refusable: bool) -> Exception | None:
         folder = None if checkpoint is None else Path(checkpoint) / name
@@ -168,6 +187,14 @@ def compare(
             judge(name, BASELINES[name](), refusable=True)
     _mark(found)
     return found
+
+
+def _guess(model: Model, train: Data) -> Guess | None:
+    bound, rows = model.bind(train)
+    y, weight = np.asarray(rows.y), np.asarray(rows.weights, np.float64)
+    if isinstance(bound.likelihood, OfClasses):
+        return Guess.of_classes(y, weight, bound.likelihood.num_classes(rows.y))
+    return None if isinstance(bound.likelihood, MultiTask) else Guess.of_numbers(y, weight)
 
 
 def _mark(comparison: Comparison) -> None:

@@ -72,7 +72,7 @@ def compare(
         folder.write_report(rows.report(f"{', '.join(target)} by {len(found.rows)} methods", found, seed, command))
     print(to_text(found.rows).rstrip())
     print(to_text(found.costs).rstrip())
-    print("\n".join(textwrap.fill(sentence, 118) for sentence in found.sentences))
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))
     if command:
         print(f"To fit it: {command}")
     print(f"Report: {folder.report}")

@@ -1,5 +1,6 @@
 """`tunbridge fit`."""
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -62,5 +63,5 @@ def fit(
         folder.save(found.posteriors[method], facts)
     folder.write_report(rows.report(f"{', '.join(target)} by {method}", found, seed))
     print(to_text(found.rows).rstrip())
-    print("".join(f"{sentence}\n" for sentence in found.sentences), end="")
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))
     print(f"Posterior: {out}  Report: {folder.report}")

@@ -113,6 +113,10 @@ class Rows:
             progress=progress,
         )
 
+    def verdict(self, comparison: Comparison) -> str:
+        """What the test rows say about the recommended method, or the only one."""
+        return comparison.verdict(None, [target.name for target in self.encoding.targets], self.encoding.classes)
+
     def report(self, title: str, comparison: Comparison, seed: int, command: str = "") -> str:
         """The page about a comparison on these rows; `command` fits the method that it recommends."""
         some = self.table.take(self.test)

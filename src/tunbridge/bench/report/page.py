@@ -14,6 +14,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1c2530; background: #fff; max-width: 62rem; margin: 2rem auto;
   padding: 0 1.2rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+p.verdict { font-size: 1.25rem; line-height: 1.4; margin: .4rem 0 .6rem; }
 p.lead { color: #4b5563; margin-top: 0; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; margin: .8rem 0; }
@@ -37,11 +38,14 @@ class Page:
         The heading, and the name of the window.
     lead
         A sentence under it.
+    verdict
+        What came of it, between the two.
     """
 
-    def __init__(self, title: str, lead: str):
+    def __init__(self, title: str, lead: str, verdict: str = ""):
         self._title = title
-        self._body = [f"<h1>{html.escape(title)}</h1>", f'<p class="lead">{html.escape(lead)}</p>']
+        said = f'<p class="verdict">{html.escape(verdict)}</p>' if verdict else ""
+        self._body = [f"<h1>{html.escape(title)}</h1>", said, f'<p class="lead">{html.escape(lead)}</p>']
 
     def heading(self, text: str) -> None:
         """The title of a section."""

@@ -59,9 +59,9 @@ class Study:
 
 def report(study: Study) -> str:
     """The page, as HTML."""
-    page = Page(study.title, study.lead)
     rows = study.comparison.rows
     name = study.comparison.recommendation.method or study.comparison.best
+    page = Page(study.title, study.lead, _verdict(study, name))
     best = next(i for i, row in enumerate(rows) if row["method"] == name)
     if study.comparison.recommendation.sentences:
         page.heading("What to use")
@@ -85,6 +85,13 @@ def report(study: Study) -> str:
     page.heading("What was fitted")
     page.table(_facts(study))
     return page.html()
+
+
+def _verdict(study: Study, name: str) -> str:
+    targets = [target.name for target in study.encoding.targets]
+    said = study.comparison.verdict(name, targets, study.encoding.classes)
+    cut = study.comparison.cuts.get(name)
+    return said if cut is None else f"{name} was {cut}. {said}"
 
 
 def _calibration(page: Page, study: Study) -> None:
