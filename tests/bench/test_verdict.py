@@ -26,8 +26,8 @@ def test_the_error_stands_beside_that_of_guessing_the_mean(key):
     [
         (78, "held 78% of the 100 test rows: too narrow (overconfident)."),
         (83, "held 83% of the 100 test rows: perhaps too narrow (overconfident); chance alone does that in"),
-        (88, "held 88% of the 100 test rows: as claimed, within what chance allows."),
-        (93, "held 93% of the 100 test rows: as claimed, within what chance allows."),
+        (88, "held 88% of the 100 test rows: within the 84% to 95% that chance allows."),
+        (93, "held 93% of the 100 test rows: within the 84% to 95% that chance allows."),
         (100, "held 100% of the 100 test rows: wider than needed (underconfident)."),
     ],
 )
@@ -36,7 +36,7 @@ def test_coverage_is_judged_by_what_chance_allows(key, inside, words):
 
 
 def test_few_rows_excuse_what_many_do_not(key):
-    assert "as claimed" in numbers(key, 8, num=10)
+    assert "that chance allows" in numbers(key, 8, num=10)
     assert "too narrow (overconfident)." in numbers(key, 800, num=1000)
 
 
@@ -70,7 +70,7 @@ def labelled(confidence, right, num=200):
 @pytest.mark.parametrize(
     ("confidence", "right", "words"),
     [
-        (0.9, 180, "Its mean confidence was 90% and it was right in 90%: as claimed, within what chance allows."),
+        (0.9, 180, "Its mean confidence was 90% and it was right in 90%: within what chance allows."),
         (0.99, 180, "Its mean confidence was 99% and it was right in 90%: too sure (overconfident)."),
         (0.7, 180, "Its mean confidence was 70% and it was right in 90%: less sure than it could be (underconfident)."),
     ],

@@ -172,7 +172,7 @@ def _about_baselines(alike: list[str], baselines: Collection[str]) -> Iterator[s
     which = f"The baseline{'s' if len(equal) > 1 else ''} {_listed(equal)}"
     are, them = ("are", "them") if len(equal) > 1 else ("is", "it")
     how = (
-        "as good as any method here"
+        "not beaten by any method here"
         if any(name not in baselines for name in alike)
         else "better than every method here"
     )

@@ -92,7 +92,8 @@ def _coverage(share: float, num: int) -> str:
     said = f"Its 90 % intervals held {share:.0%} of the {num} test rows"
     narrow = count < 0.9 * num
     fault = "too narrow (overconfident)" if narrow else "wider than needed (underconfident)"
-    return f"{said}: {_graded(chance, fault, 'as claimed')}."
+    low, high = (end / num for end in law.interval(1 - _DOUBTFUL))
+    return f"{said}: {_graded(chance, fault, f'within the {low:.0%} to {high:.0%} that chance allows')}."
 
 
 def _classes(predictive: Predictive, truth: np.ndarray, shares: np.ndarray, label: str, classes: Sequence[str]) -> str:
@@ -114,7 +115,7 @@ def _confidence(confidence: np.ndarray, right: np.ndarray) -> str:
     low, high = _tails(confidence, count)
     said = f"Its mean confidence was {confidence.mean():.0%} and it was right in {count / num:.0%}"
     fault = "too sure (overconfident)" if low < high else "less sure than it could be (underconfident)"
-    return f"{said}: {_graded(2 * min(low, high), fault, 'as claimed')}."
+    return f"{said}: {_graded(2 * min(low, high), fault, 'within what chance allows')}."
 
 
 def _tails(probabilities: np.ndarray, count: int) -> tuple[float, float]:
@@ -135,7 +136,7 @@ def _graded(chance: float, fault: str, fine: str) -> str:
         return fault
     if chance < _DOUBTFUL:
         return f"perhaps {fault}; chance alone does that in {chance:.0%} of such tests"
-    return f"{fine}, within what chance allows"
+    return fine
 
 
 def _told(gains: np.ndarray) -> str:
