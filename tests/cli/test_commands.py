@@ -1,4 +1,5 @@
 import html
+import importlib
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from tunbridge.cli import options
 from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
 
+demo = importlib.import_module("tunbridge.cli.demo")
 QUICK = ("--hidden", "4", "--seconds", "0.1")
 
 
@@ -137,6 +139,21 @@ def test_compare_writes_one_report_about_all(tmp_path):
     assert command.removeprefix("To fit it: ") in html.unescape(page)
     assert max(len(line) for line in said.splitlines() if line != command) <= 120
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
+
+
+def test_the_demo_leaves_one_report_about_a_table_and_a_curve(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_ON_TABLE", ("ridge", "boosting"))
+    monkeypatch.setattr(demo, "_ON_CURVE", ("map",))
+    code, said, error = call("demo", "--out", tmp_path / "demo", "--quiet")
+    assert code == 0, error
+    assert said.splitlines()[-1] == f"Report: {tmp_path / 'demo' / 'report.html'}"
+    for words in ("predicts flavanoids to within", "map is nearest to the reference posterior"):
+        assert words in said
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert '<p class="verdict">' in page
+    assert "methods beside the reference posterior" in page
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["report.html", "wine.csv"]
+    assert call("demo", "--out", tmp_path / "demo", "--quiet")[0] == 2
 
 
 @pytest.mark.parametrize(

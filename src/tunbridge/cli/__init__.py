@@ -8,6 +8,7 @@ import typer
 from tunbridge.cli.bench import bench
 from tunbridge.cli.compare import compare
 from tunbridge.cli.data import data
+from tunbridge.cli.demo import demo
 from tunbridge.cli.fit import fit
 from tunbridge.cli.info import info
 from tunbridge.cli.methods import methods
@@ -23,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, bench, methods, priors, info, data, reference):
+for command in (fit, predict, compare, bench, methods, priors, info, data, reference, demo):
     app.command()(command)
 
 

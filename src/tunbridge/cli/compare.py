@@ -9,7 +9,7 @@ import typer
 
 from tunbridge.cli import options
 
-_OWN = ("methods", "out", "no_baselines", "overwrite")
+_OWN = ("methods", "out", "no_baselines", "overwrite", "quiet")
 """Options that are not those of `tunbridge fit`, or that name what this call writes."""
 
 

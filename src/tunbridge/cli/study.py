@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.report import Study, report
+from tunbridge.bench.report.sections import Section
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood
 from tunbridge.datasets import table as tables
@@ -117,7 +118,7 @@ class Rows:
         """What the test rows say about the recommended method, or the only one."""
         return comparison.verdict(None, [target.name for target in self.encoding.targets], self.encoding.classes)
 
-    def report(self, title: str, comparison: Comparison, seed: int, command: str = "") -> str:
+    def report(self, title: str, comparison: Comparison, seed: int, command: str = "", *sections: Section) -> str:
         """The page about a comparison on these rows; `command` fits the method that it recommends."""
         some = self.table.take(self.test)
         facts = {"file": self.path.name, "rows": " ".join(self.said()), "seed": str(seed)}
@@ -132,7 +133,7 @@ class Rows:
             facts=facts,
             command=command,
         )
-        return report(study)
+        return report(study, *sections)
 
 
 def _kind(column: Column) -> str:

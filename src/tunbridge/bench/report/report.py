@@ -11,6 +11,7 @@ from tunbridge import plots
 from tunbridge.bench.compare import Comparison
 from tunbridge.bench.report import columns, sentences
 from tunbridge.bench.report.page import Page, plain, subplots
+from tunbridge.bench.report.sections import Section
 from tunbridge.core.provenance import describe
 from tunbridge.core.types import Predictive
 from tunbridge.datasets.encoding import Encoding
@@ -57,8 +58,8 @@ class Study:
     command: str = ""
 
 
-def report(study: Study) -> str:
-    """The page, as HTML."""
+def report(study: Study, *sections: Section) -> str:
+    """The page, as HTML; `sections` come after its advice."""
     rows = study.comparison.rows
     name = study.comparison.recommendation.method or study.comparison.best
     page = Page(study.title, study.lead, _verdict(study, name))
@@ -68,6 +69,8 @@ def report(study: Study) -> str:
         page.paragraph(str(study.comparison.recommendation))
         if study.command:
             page.code(study.command)
+    for section in sections:
+        section(page)
     page.heading("In words")
     page.sentences(sentences.about(study.comparison))
     page.heading("Scores on the test rows")
