@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from tunbridge.bench.gap import Gap, fit_gap
+from tunbridge.bench.gap import fit_gap
 from tunbridge.bench.report.page import Page
 from tunbridge.bench.report.sections import gap_section
 
@@ -44,6 +44,5 @@ def test_the_section_shows_the_picture_and_the_table(gap):
 def test_what_a_fit_warns_of_is_said_with_its_name():
     method = tb.RandomWalk(run=tb.Run(2, 5, 10))
     gap = fit_gap({"randomwalk": method}, progress=False)
-    assert isinstance(gap, Gap)
     assert gap.doubts[0].startswith("randomwalk warns: ")
     assert np.isfinite(gap.rows[0]["distance"])

@@ -20,7 +20,7 @@ from tunbridge.inference.posteriors import Posterior
 from tunbridge.plots.curves import BLUE, GREY
 
 _MASS = 0.9
-_ACROSS = 2
+_ACROSS = 3
 _NARROW = 0.5
 """Below this share of the width that it should have in the gap, a method is said to be too sure there."""
 
@@ -81,9 +81,8 @@ class Gap(tables.Table):
         import matplotlib.pyplot as plt
 
         down = -(-len(self.posteriors) // _ACROSS)
-        figure, axes = plt.subplots(
-            down, _ACROSS, figsize=(10, 3.2 * down), sharex=True, sharey=True, layout="constrained", squeeze=False
-        )
+        options = {"sharex": True, "sharey": True, "layout": "constrained", "squeeze": False}
+        figure, axes = plt.subplots(down, _ACROSS, figsize=(11, 3.6 * down), **options)
         for place, row in zip(axes.ravel(), self.rows, strict=False):
             self._draw(place, self.posteriors[row["method"]], f"{row['method']}: distance {row['distance']:.2g}")
         for place in axes.ravel()[len(self.posteriors) :]:

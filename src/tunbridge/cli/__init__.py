@@ -24,7 +24,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, bench, methods, priors, info, data, reference, demo):
+for command in (fit, predict, compare, bench, methods, priors, info, data, demo, reference):
     app.command()(command)
 
 
