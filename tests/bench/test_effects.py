@@ -1,9 +1,13 @@
 import jax
 import numpy as np
+import pyarrow as pa
 import pytest
+from matplotlib.figure import Figure
 
 import tunbridge as tb
-from tunbridge.bench.effects import effect
+from tunbridge.bench.effects import Effect, effect
+from tunbridge.bench.report import columns
+from tunbridge.datasets.encoding import Encoding
 
 
 @pytest.fixture(scope="module")
@@ -35,3 +39,21 @@ def test_functions_average_to_the_mean(line):
     predictive = posterior.predict(x)
     assert predictive.functions.shape == (2, 80, 1)
     np.testing.assert_allclose(predictive.functions.mean(0), predictive.mean, rtol=1e-5)
+
+
+def test_the_effects_of_classes_are_drawn_between_0_and_1():
+    """Means near both ends whose bands of two standard deviations reach from -0.3 to 1.3."""
+    mean, std = np.array([[0.9, 0.1], [0.5, 0.5], [0.1, 0.9]]), np.full((3, 2), 0.2)
+    classes = pa.table({"a": [0.0, 1.0, 2.0], "level": ["u", "v", "u"], "y": ["no", "yes", "no"]})
+    encoding = Encoding.of(classes, ["y"])
+    for values in (np.array([0.0, 1.0, 2.0]), ("u", "v", "w")):
+        axes = Figure().subplots()
+        columns.draw(axes, Effect("a", values, mean, std), encoding)
+        assert axes.get_ylim() == (0.0, 1.0)
+        (band,) = axes.collections[:1]
+        assert all((path.vertices[:, 1] >= 0).all() and (path.vertices[:, 1] <= 1).all() for path in band.get_paths())
+
+
+def test_the_band_of_numbers_has_no_ends():
+    low, high = Effect("a", np.zeros(1), np.array([[0.9]]), np.array([[0.2]])).band()
+    assert (low.item(), high.item()) == (pytest.approx(0.5), pytest.approx(1.3))

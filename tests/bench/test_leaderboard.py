@@ -39,6 +39,21 @@ def test_one_split_marks_nobody_and_equal_ranks_have_no_interval():
     assert found.told_worse("b") == (1, 1)
 
 
+def test_a_fit_that_was_cut_is_marked_and_counted_and_never_marked_as_best():
+    values = {"a": [1.0, 1.1, 1.2], "b": [2.0, 2.0, 2.1]}
+    made = [
+        each | {"provenance": {"cut": "stopped after 1 of 2 steps"}}
+        if (each["method"], each["split"]) == ("a", 0)
+        else each
+        for each in scored(values)
+    ]
+    ranks, means = tb.bench.Leaderboard.of(made).tables
+    assert [(line["method"], line["cut"]) for line in ranks.rows] == [("a", 1), ("b", 0)]
+    assert "ended by the time limit: 1 of a." in " ".join(ranks.sentences)
+    assert [line["diabetes"][-1] for line in means.rows] == ["†", "3"]
+    assert "cut" not in tb.bench.Leaderboard.of(scored(values)).tables[0].rows[0]
+
+
 def test_a_failed_fit_ranks_last_and_is_named():
     made = [*scored({"a": [1.0, 1.0], "b": [2.0, 2.0]}), row(method="c", split=0, figures={"NLL": 0.0})]
     board = tb.bench.Leaderboard.of([*made, failed(method="c", split=1)])

@@ -27,7 +27,7 @@ def test_identical_methods_are_not_told_apart_and_the_cheaper_is_used(key):
     assert not found.differences["quick" if found.best == "slow" else "slow"].sure
     assert found.method == "quick"
     assert "These rows cannot tell quick from it." in str(found)
-    assert str(found).endswith("Of these quick was the quickest to fit, 2 s: use quick.")
+    assert str(found).endswith("quick took 2 s to fit and slow 60 s: to save time, use quick.")
 
 
 def test_an_overconfident_method_is_not_recommended_however_quick(key):
@@ -54,16 +54,53 @@ def test_of_methods_alike_the_one_whose_claims_hold_is_used(key):
     found = recommend(rows, predictives, truth)
     assert found.method == "b"
     assert "a: 90 % intervals held 50% of the test rows: they are too narrow." in found.sentences
-    assert "Of those of them whose claims hold b was the quickest" in str(found)
+    assert "Of the methods whose claims hold b has the lowest NLL: use b." in str(found)
 
 
-def test_a_baseline_that_is_not_beaten_is_used(key):
-    rows = _numbers(key, {"laplace": 1.0, "ridge": 1.01, "map": 1.0}, {"laplace": 9.0, "ridge": 5.0, "map": 0.1})
-    found = recommend(*rows, baselines=("ridge", "gp"))
-    assert found.method == "ridge"
-    assert str(found).endswith("ridge, a baseline, is not beaten: use ridge.")
+def test_a_method_that_was_cut_is_left_out(key):
+    made = _numbers(key, {"best": 1.0, "good": 1.1, "wide": 2.0})
+    found = recommend(*made, cut=("best",))
+    assert (found.method, found.best, list(found.differences)) == ("good", "good", ["wide"])
+    assert "only wide ran to its end" in str(recommend(*made, cut=("best", "good")))
+    assert "no fit ran to its end" in str(recommend(*made, cut=("best", "good", "wide")))
+
+
+def test_a_baseline_that_is_not_beaten_is_named_and_the_best_method_used(key):
+    found = recommend(*_numbers(key, {"laplace": 1.02, "ridge": 1.0, "map": 2.0}), baselines=("ridge", "gp"))
+    assert (found.best, found.method) == ("ridge", "laplace")
+    assert "The baseline ridge is not beaten by any method here; `tunbridge fit` does not run it." in found.sentences
+    assert str(found).endswith("Of the methods laplace has the lowest NLL: use laplace.")
     beaten = recommend(*_numbers(key, {"laplace": 1.0, "ridge": 3.0}), baselines=("ridge",))
     assert beaten.method == "laplace"
+    assert "baseline" not in str(beaten)
+
+
+def test_a_baseline_that_beats_all_methods_is_said_to(key):
+    found = recommend(*_numbers(key, {"laplace": 3.0, "ridge": 1.0, "map": 4.0}), baselines=("ridge",))
+    assert (found.best, found.method) == ("ridge", "laplace")
+    assert "The baseline ridge is better than every method here; `tunbridge fit` does not run it." in found.sentences
+    assert str(found).endswith("Of the methods laplace has the lowest NLL: use it if you need a network.")
+    none = recommend(*_numbers(key, {"gp": 1.0, "ridge": 1.0}), baselines=("ridge", "gp"))
+    assert none.method is None
+    assert str(none).endswith("All of these are baselines: there is no method to recommend.")
+
+
+@pytest.mark.parametrize(
+    "seconds", [{"best": 9.0, "other": 5.0}, {"best": 9.0, "other": 8.9}, {"best": 0.9, "other": 0.1}]
+)
+def test_the_best_of_the_table_is_used_unless_another_is_much_quicker(key, seconds):
+    rows, predictives, truth = _numbers(key, {"best": 1.0, "other": 1.03}, seconds)
+    assert recommend(rows, predictives, truth).method == "best"
+
+
+def test_a_score_by_which_another_method_is_best_is_named(key):
+    rows, predictives, truth = _numbers(key, {"best": 1.0, "other": 1.03, "third": 1.05})
+    for row, rmse in zip(rows, (3.0, 2.0, 4.0), strict=True):
+        row |= {"RMSE": rmse, "CRPS": rmse, "90 % coverage": 0.9}
+    said = recommend(rows, predictives, truth).sentences
+    assert "By other scores: other is best by RMSE and CRPS." in said
+    rows[1] |= {"RMSE": 3.0, "CRPS": 3.0}
+    assert not any("other scores" in sentence for sentence in recommend(rows, predictives, truth).sentences)
 
 
 def test_two_methods_that_are_equally_good_are_told_apart_as_seldom_as_promised(key):

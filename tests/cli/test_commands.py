@@ -1,3 +1,5 @@
+import html
+import importlib
 import inspect
 import json
 import re
@@ -13,11 +15,12 @@ import pytest
 
 import tunbridge as tb
 from cli.commands import call, penguins
-from tunbridge.cli import listing
+from tunbridge.cli import listing, options
 from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
 from tunbridge.inference import registry
 
+demo = importlib.import_module("tunbridge.cli.demo")
 QUICK = ("--hidden", "4", "--seconds", "0.1")
 
 
@@ -29,7 +32,9 @@ def fitted(tmp_path_factory):
     common = ["-m", "map", "--ignore", "depth", *QUICK]
     for name, target, other in (("numbers", "mass $g$", "species"), ("classes", "species", "mass $g$")):
         arguments = ["fit", data, "-t", target, "--out", folder / name, "--ignore", other, *common]
-        assert call(*arguments)[0] == 0
+        code, said, error = call(*arguments)
+        assert code == 0, error
+        (folder / f"{name}.txt").write_text(said)
     return folder
 
 
@@ -61,11 +66,39 @@ def test_predictions_of_classes_come_with_probabilities(fitted):
     assert len(rows) == 60
 
 
+def test_a_fit_ends_with_its_verdict(fitted):
+    numbers, classes = ((fitted / f"{name}.txt").read_text() for name in ("numbers", "classes"))
+    assert "map predicts mass $g$ to within " in numbers
+    assert "map names the right species in " in classes
+    assert "each time gives " in classes
+
+
+def test_a_report_lists_the_least_certain_rows_only_where_rows_differ(fitted):
+    """One network with one noise is as uncertain everywhere, one that names classes is not."""
+    alike, apart = ((fitted / name / "report.html").read_text() for name in ("numbers", "classes"))
+    assert "None stands out: all 12 test rows are equally uncertain, to within 1%." in alike
+    assert "None stands out" not in apart
+    assert "aleatoric (nats)" in apart
+
+
 def test_info_says_what_was_fitted(fitted):
     code, said, _ = call("info", fitted / "classes")
     assert code == 0
-    for words in ("one of 2", "Bernoulli", "MAP(step_size", "tunbridge 0", "accuracy", "Stopped after"):
+    for words in ("one of 2", "Bernoulli", "MAP(step_size", "tunbridge 0", "accuracy"):
         assert words in said
+
+
+def test_a_fit_that_was_cut_says_so_wherever_it_is_shown(tmp_path, monkeypatch):
+    monkeypatch.setattr(options, "check_seconds", lambda seconds: None)
+    data = penguins(tmp_path / "data.csv")
+    out = tmp_path / "run"
+    code, said, error = call("fit", data, "-t", "species", "-m", "map", "--out", out, "--hidden", "4", "--seconds", "0")
+    assert code == 0, error
+    line = "stopped after 0 of 2,000 steps by the limit of 0 seconds: not run to convergence."
+    assert f"map: {line}" in said.splitlines()
+    assert f"map: {line}" in (out / "report.html").read_text()
+    assert f"Cut: {line}" in call("info", out)[1].splitlines()
+    assert str(tb.load(out).cut) == line[:-1]
 
 
 def test_priors_lists_every_prior():
@@ -114,18 +147,36 @@ def test_several_targets_are_fitted_together(tmp_path):
 
 def test_compare_writes_one_report_about_all(tmp_path):
     data = penguins(tmp_path / "data.csv")
-    arguments = ("compare", data, "-t", "species", "--methods", "map,ensemble", "--out", tmp_path / "out", *QUICK)
-    code, said, error = call(*arguments)
+    given = ("--methods", "map,ensemble", "--out", tmp_path / "out", "--hidden", "4", "--seconds", "60")
+    code, said, error = call("compare", data, "-t", "species", *given)
     assert code == 0, error
     assert "Target 'species': one of 2 classes ('Adélie', 'Gentoo & co')." in said
     page = (tmp_path / "out" / "report.html").read_text()
     assert "species by 6 methods" in page
-    for words in ("What to use", "What answers cost", "map calibrated", "nats a row"):
+    for words in ("What to use", "What answers cost", "map calibrated", "nats a row", "<pre>tunbridge fit "):
         assert words in page
-    for words in ("ms a row", "log score on 12 test rows", "use "):
-        assert words in said.lower()
-    assert max(map(len, said.splitlines())) <= 120
+    for words in ("ms a row", "NLL on 12 test rows", "use "):
+        assert words in said
+    command = next(line for line in said.splitlines() if line.startswith("To fit it: "))
+    assert re.search(r"fit \S+data.csv --target species --hidden 4 --seconds 60.0 --method (map|ensemble)$", command)
+    assert command.removeprefix("To fit it: ") in html.unescape(page)
+    assert max(len(line) for line in said.splitlines() if line != command) <= 120
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
+
+
+def test_the_demo_leaves_one_report_about_a_table_and_a_curve(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_ON_TABLE", ("ridge", "boosting"))
+    monkeypatch.setattr(demo, "_ON_CURVE", ("map",))
+    code, said, error = call("demo", "--out", tmp_path / "demo", "--quiet")
+    assert code == 0, error
+    assert said.splitlines()[-1] == f"Report: {tmp_path / 'demo' / 'report.html'}"
+    for words in ("predicts flavanoids to within", "map is nearest to the reference posterior"):
+        assert words in said
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert '<p class="verdict">' in page
+    assert "methods beside the reference posterior" in page
+    assert sorted(path.name for path in (tmp_path / "demo").iterdir()) == ["report.html", "wine.csv"]
+    assert call("demo", "--out", tmp_path / "demo", "--quiet")[0] == 2
 
 
 @pytest.mark.parametrize(

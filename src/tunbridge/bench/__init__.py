@@ -26,6 +26,7 @@ from tunbridge.bench.store import Store
 from tunbridge.bench.suites import SUITES
 from tunbridge.bench.task import Held, Rows, Task
 from tunbridge.bench.tuning import GRIDS
+from tunbridge.bench.verdict import Guess
 from tunbridge.inference.promises import PROMISES, Promise
 
 __all__ = [
@@ -43,6 +44,7 @@ __all__ = [
     "ExactProcess",
     "Fitted",
     "FittedProcess",
+    "Guess",
     "Held",
     "Job",
     "Leaderboard",

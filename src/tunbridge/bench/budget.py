@@ -45,7 +45,7 @@ class Budget:
     gradients
         Gradients of the log likelihood of single rows.
     seconds
-        The most seconds, after which a fit ends where it is.
+        The most seconds of training, compilation not counted, after which a fit ends where it is and is marked as cut.
     """
 
     gradients: int

@@ -15,14 +15,17 @@ from tunbridge.bench.baselines import BASELINES
 from tunbridge.bench.cost import NOTHING, cost
 from tunbridge.bench.recommend import Recommendation, recommend
 from tunbridge.bench.scores import scores as scores_of
+from tunbridge.bench.verdict import Guess, verdict
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import CheckpointError, InputError
+from tunbridge.core.provenance import Cut
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
 from tunbridge.inference.registry import COMPARED, METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model.likelihoods.base import OfClasses
+from tunbridge.model.likelihoods.multitask import MultiTask
 from tunbridge.model.model import Model
 
 
@@ -44,17 +47,25 @@ class Comparison(tables.Table):
     """The test targets, as the likelihood scores them."""
     failures: dict[str, str] = dataclasses.field(default_factory=dict)
     """Why, for each method that failed and each baseline that does not take such data."""
+    guess: Guess | None = None
+    """What the training targets say without a model; None for several tasks."""
 
     @functools.cached_property
     def recommendation(self) -> Recommendation:
         """Which method to use, and why."""
-        return recommend(self.rows, self.predictives, self.truth, BASELINES)
+        return recommend(self.rows, self.predictives, self.truth, BASELINES, self.cuts)
+
+    @property
+    def cuts(self) -> dict[str, Cut]:
+        """The fits that were ended before their last step, by method, and where; they are never recommended."""
+        return {name: posterior.cut for name, posterior in self.posteriors.items() if posterior.cut is not None}
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The recommendation, and what failed."""
+        """The recommendation, what was cut, and what failed."""
+        cut = (f"{name}: {cut}." for name, cut in self.cuts.items())
         failed = (f"{name} is not compared: {sentence}" for name, sentence in self.failures.items())
-        return (*self.recommendation.sentences, *failed)
+        return (*self.recommendation.sentences, *cut, *failed)
 
     def add(
         self,
@@ -73,10 +84,26 @@ class Comparison(tables.Table):
 
     @property
     def best(self) -> str:
-        """The method of the lowest NLL on the test rows."""
-        rows = [row for row in self.rows if row["method"] in self.predictives]
+        """The method of the lowest NLL on the test rows, of those that ran to their end where any did."""
+        whole = self.predictives.keys() - self.cuts.keys() or self.predictives.keys()
+        rows = [row for row in self.rows if row["method"] in whole]
         scores = [row["NLL"] if np.isfinite(row["NLL"]) else np.inf for row in rows]
         return rows[int(np.argmin(scores))]["method"]
+
+    def verdict(self, name: str | None = None, targets: Sequence[str] = (), classes: Sequence[str] = ()) -> str:
+        """How far off a method is, what guessing would give, and whether its uncertainty holds; "" for several tasks.
+
+        Parameters
+        ----------
+        name
+            The method; None is the recommended one, or else the best.
+        targets, classes
+            The names of what is predicted, and of its classes.
+        """
+        name = name or self.recommendation.method or self.best
+        if self.guess is None:
+            return ""
+        return verdict(name, self.predictives[name], self.truth, self.guess, targets, classes)
 
     def predict(self, name: str, x: Any) -> Predictive:
         """The predictive of one method at other inputs, in the units of the data."""
@@ -119,7 +146,8 @@ def compare(
     key
         None is ``jax.random.key(0)``: the same table each time.
     max_seconds
-        The most that each method may train.
+        The most seconds that each method may train, compilation not counted. One that is cut is marked in the table and
+        not recommended.
     checkpoint
         A folder to save to and to resume from, with one folder a method in it.
     progress
@@ -129,7 +157,7 @@ def compare(
     x, y, weight = as_rows(train)
     test_x, truth, scores = as_rows(test)[0], as_scored(model, train, test), scores_of(model.likelihood)
     asked = named(methods)
-    found = Comparison([], [], {}, {}, truth)
+    found = Comparison([], [], {}, {}, truth, guess=_guess(model, Data(x, y, weight)))
 
     def judge(name: str, method: Method, refusable: bool) -> Exception | None:
         folder = None if checkpoint is None else Path(checkpoint) / name
@@ -157,7 +185,24 @@ def compare(
     for name in BASELINES if baselines else ():
         if name not in asked:
             judge(name, BASELINES[name](), refusable=True)
+    _mark(found)
     return found
+
+
+def _guess(model: Model, train: Data) -> Guess | None:
+    bound, rows = model.bind(train)
+    y, weight = np.asarray(rows.y), np.asarray(rows.weights, np.float64)
+    if isinstance(bound.likelihood, OfClasses):
+        return Guess.of_classes(y, weight, bound.likelihood.num_classes(rows.y))
+    return None if isinstance(bound.likelihood, MultiTask) else Guess.of_numbers(y, weight)
+
+
+def _mark(comparison: Comparison) -> None:
+    """A column that says where fits were cut, if any was."""
+    cuts = comparison.cuts
+    for row in comparison.rows if cuts else ():
+        cut = cuts.get(row["method"])
+        row["stopped"] = "" if cut is None else f"at {cut.step:,} of {cut.steps:,}"
 
 
 def as_rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:

@@ -39,6 +39,10 @@ class Effect:
         """How far the prediction moves: the largest range over the values."""
         return float(np.ptp(self.mean, axis=0).max())
 
+    def band(self, least: float = -np.inf, most: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
+        """Two standard deviations either side of the mean, within what is possible: 0 and 1 for probabilities."""
+        return np.maximum(self.mean - 2 * self.std, least), np.minimum(self.mean + 2 * self.std, most)
+
 
 def effect(
     posterior: Posterior, x: np.ndarray, name: str, columns: Sequence[int], levels: tuple[str, ...] = ()

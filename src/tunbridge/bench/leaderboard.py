@@ -142,7 +142,8 @@ def ranks(standing: Standing) -> Listing:
             row["behind"] = behind.mean
             row["its interval"] = "-" if name == standing.best else _ends(behind.low, behind.high)
         row |= {"told worse": f"{worse} of {judged}", "fits": len(own)}
-        rows.append(row | {"failed": sum(each["status"] == "failed" for each in own)})
+        row["failed"] = sum(each["status"] == "failed" for each in own)
+        rows.append(row | ({"cut": _cut(standing, name)} if standing.cut else {}))
     return Listing(f"{standing.suite}: methods by mean rank of {figure}", rows, sentences(standing))
 
 
@@ -154,7 +155,7 @@ def means(standing: Standing, figure: str | None = None, part: slice = slice(Non
         for task in standing.tasks
         for pair in standing.pairs[task]
         if figure == standing.figure and pair.judged and pair.verdict != "worse"
-    }
+    } - standing.cut.keys()
     tasks = [task for task in standing.tasks if any(standing.values(task, name, figure) for name in standing.ranks)]
     rows = []
     for name in standing.ranks:
@@ -162,9 +163,12 @@ def means(standing: Standing, figure: str | None = None, part: slice = slice(Non
         for task in tasks[part]:
             values = list(standing.values(task, name, figure).values())
             text = plus_minus(float(np.mean(values)), naive_error(values)) if values else "-"
-            row[task] = f"{text}*" if (task, name) in marked else text
+            sign = "†" if (task, name) in standing.cut else "*" if (task, name) in marked else ""
+            row[task] = f"{text}{sign}"
         rows.append(row)
     words = ["Marked *: the best of a task, or not told apart from it by the corrected interval."] if marked else []
+    if any(task in tasks[part] for task, _ in standing.cut):
+        words.append("Marked †: some of its fits were ended by the time limit, before their last step.")
     return Listing(f"{standing.suite}: {figure}, mean±naive standard error over splits", rows, words)
 
 
@@ -190,10 +194,17 @@ def sentences(standing: Standing) -> list[str]:
     failed = sum(row["status"] == "failed" for row in standing.rows)
     if failed:
         words.append(f"{failed} of {len(standing.rows)} fits failed; they rank last.")
+    if cut := {name: count for name in standing.ranks if (count := _cut(standing, name))}:
+        some = ", ".join(f"{count} of {name}" for name, count in cut.items())
+        words.append(f"Fits that were ended by the time limit: {some}. They count as they are, and no such is best.")
     endless = sum(np.isinf(loss) for losses in standing.losses.values() for loss in losses.values()) - failed
     if endless:
         words.append(f"{endless} finished fits have no finite {standing.figure}; they rank last.")
     return words
+
+
+def _cut(standing: Standing, method: str) -> int:
+    return sum(count for (_, name), count in standing.cut.items() if name == method)
 
 
 def _ends(low: float, high: float) -> str:

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from tunbridge import metrics
+from tunbridge.bench.figures import FIGURES
 from tunbridge.core.types import Predictive
 
 _LEVEL = 0.9
@@ -16,6 +17,8 @@ _DRAWS = 200
 """How many times labels are drawn to see what calibration error chance gives."""
 _FEWEST = 5
 """On fewer test rows nothing is said."""
+_QUICKER, _SAVED = 3.0, 5.0
+"""A method that is as good is preferred if it is so many times as quick to fit and saves so many seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,9 +50,9 @@ class Recommendation:
     Parameters
     ----------
     method
-        Its name; None where the test rows do not say.
+        Its name, never that of a baseline; None where the test rows do not say.
     best
-        That of the best mean log score.
+        That of the lowest NLL, methods and baselines together.
     differences
         Of every other method from the best.
     sentences
@@ -70,11 +73,12 @@ def recommend(
     predictives: Mapping[str, Predictive],
     truth: Any,
     baselines: Collection[str] = (),
+    cut: Collection[str] = (),
 ) -> Recommendation:
-    """The cheapest method among those that test rows cannot tell from the best, a baseline where one is among them.
+    """The method of the lowest NLL, or one that test rows cannot tell from it for a reason that is given.
 
-    A method whose intervals or probabilities are further off than chance explains is passed over where another is as
-    good.
+    The reasons: another's intervals or probabilities are right, or it was much quicker to fit. Baselines are judged
+    beside the methods and never recommended: where one is as good or better, the sentences say so.
 
     Parameters
     ----------
@@ -86,9 +90,16 @@ def recommend(
         The test targets.
     baselines
         The names of those that are baselines.
+    cut
+        The names of those that were ended before their last step: they are left out.
     """
+    several = len(predictives) > 1
+    predictives = {name: one for name, one in predictives.items() if name not in cut}
     row = {one["method"]: one for one in rows}
     num = len(np.asarray(truth))
+    if several and len(predictives) < 2:
+        whole = f"only {next(iter(predictives))}" if predictives else "no fit"
+        return Recommendation(None, None, {}, (f"Nothing is recommended: {whole} ran to its end. Give more seconds.",))
     if len(predictives) < 2 or num < _FEWEST:
         return Recommendation(None, None, {}, ())
     scores = {name: np.asarray(one.log_prob(truth), np.float64) for name, one in predictives.items()}
@@ -98,15 +109,18 @@ def recommend(
         return Recommendation(None, None, {}, ("No method gives all test rows a finite density: none is recommended.",))
     differences = {name: _difference(scores[best], score) for name, score in scores.items() if name != best}
     alike = [name for name in predictives if name == best or not differences[name].sure]
-    warned = {name: tuple(miscalibrated(row[name], predictives[name], truth)) for name in alike}
-    sound = [name for name in alike if not warned[name]] or alike
-    chosen = min([name for name in sound if name in baselines] or sound, key=lambda name: row[name]["seconds"])
-    words = [f"{best} has the best log score on {num} test rows, {means[best]:.3g} nats a row."]
+    wrong = {name: tuple(miscalibrated(row[name], predictives[name], truth)) for name in alike}
+    words = [f"{best} has the lowest NLL on {num} test rows, {-means[best]:.4g} nats a row."]
+    words += _other_scores(best, [row[name] for name in predictives])
     words += _apart(differences)
     words += _together(best, alike)
-    words += [f"{name}: {sentence}" for name in alike for sentence in warned[name]]
-    words.append(_advice(chosen, len(sound), len(alike), row[chosen]["seconds"], chosen in baselines))
-    return Recommendation(chosen, best, differences, tuple(words))
+    words += [f"{name}: {sentence}" for name in alike for sentence in wrong[name]]
+    words += _about_baselines(alike, baselines)
+    ranked = sorted((name for name in predictives if name not in baselines), key=lambda name: -means[name])
+    like_best = [name for name in ranked if name in alike]
+    sound = [name for name in like_best if not wrong[name]]
+    chosen, advice = _advice(best, ranked, like_best, sound, row)
+    return Recommendation(chosen, best, differences, (*words, advice))
 
 
 def _worst(mean: float) -> float:
@@ -119,6 +133,22 @@ def _difference(best: np.ndarray, other: np.ndarray) -> Difference:
         return Difference(np.inf, 0.0)
     half = stats.t.ppf(0.5 + _LEVEL / 2, len(gaps) - 1) * gaps.std(ddof=1) / np.sqrt(len(gaps))
     return Difference(float(gaps.mean()), float(half))
+
+
+def _other_scores(best: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Which other scores of the table have another best method."""
+    others: dict[str, list[str]] = {}
+    for label in rows[0]:
+        judged = FIGURES.get(label.split(" of ")[0])
+        if judged is None or label == "NLL":
+            continue
+        losses = {row["method"]: judged.loss(row[label]) for row in rows}
+        first = min(losses, key=lambda name: losses[name])
+        if losses[first] < losses[best]:
+            others.setdefault(first, []).append(label)
+    if others:
+        parts = (f"{name} is best by {_listed(labels)}" for name, labels in others.items())
+        yield f"By other scores: {'; '.join(parts)}."
 
 
 def _apart(differences: Mapping[str, Difference]) -> Iterator[str]:
@@ -134,13 +164,37 @@ def _together(best: str, alike: list[str]) -> Iterator[str]:
         yield f"These rows cannot tell {_listed(others)} from it."
 
 
-def _advice(chosen: str, sound: int, alike: int, seconds: float, baseline: bool) -> str:
-    if baseline:
-        return f"{chosen}, a baseline, is not beaten: use {chosen}."
-    if alike == 1:
-        return f"Use {chosen}."
-    those = "those of them whose claims hold" if sound < alike else "these"
-    return f"Of {those} {chosen} was the quickest to fit, {seconds:.2g} s: use {chosen}."
+def _about_baselines(alike: list[str], baselines: Collection[str]) -> Iterator[str]:
+    """Where a baseline is better than all methods, or as good as the best."""
+    equal = [name for name in alike if name in baselines]
+    if not equal:
+        return
+    which = f"The baseline{'s' if len(equal) > 1 else ''} {_listed(equal)}"
+    are, them = ("are", "them") if len(equal) > 1 else ("is", "it")
+    how = (
+        "not beaten by any method here"
+        if any(name not in baselines for name in alike)
+        else "better than every method here"
+    )
+    yield f"{which} {are} {how}; `tunbridge fit` does not run {them}."
+
+
+def _advice(
+    best: str, ranked: list[str], alike: list[str], sound: list[str], row: Mapping[str, Mapping[str, Any]]
+) -> tuple[str | None, str]:
+    """The method to use, and why: of methods by NLL, those that are like the best, and those whose claims hold."""
+    if not ranked:
+        return None, "All of these are baselines: there is no method to recommend."
+    if not alike:
+        return ranked[0], f"Of the methods {ranked[0]} has the lowest NLL: use it if you need a network."
+    among = sound or alike
+    top, quick = among[0], min(among, key=lambda name: row[name]["seconds"])
+    long, short = row[top]["seconds"], row[quick]["seconds"]
+    if long > _QUICKER * short and long > short + _SAVED:
+        return quick, f"{quick} took {short:.2g} s to fit and {top} {long:.2g} s: to save time, use {quick}."
+    if sound and sound[0] != alike[0]:
+        return top, f"Of the methods whose claims hold {top} has the lowest NLL: use {top}."
+    return top, f"Use {top}." if top == best else f"Of the methods {top} has the lowest NLL: use {top}."
 
 
 def _listed(names: list[str]) -> str:

@@ -248,6 +248,8 @@ def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Posterior:
     posterior = learn(task, method, model, train, key_fit, meter)
     row["cost"] = {"seconds": time.perf_counter() - began, "tuning seconds": choice.seconds}
     row["cost"]["gradients"] = spent(meter, posterior, method, len(train.x))
+    if posterior.cut is not None:
+        row["provenance"]["cut"] = str(posterior.cut)
     if choice.scores:
         row["provenance"]["validation NLL"] = list(choice.scores)
     return posterior

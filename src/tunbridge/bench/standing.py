@@ -81,6 +81,12 @@ class Standing:
         return found
 
     @functools.cached_property
+    def cut(self) -> dict[tuple[str, str], int]:
+        """By task and method, how many finished fits were ended before their last step."""
+        counts = {place: sum("cut" in row.get("provenance", {}) for row in own) for place, own in self.done.items()}
+        return {place: count for place, count in counts.items() if count}
+
+    @functools.cached_property
     def losses(self) -> dict[Block, dict[str, float]]:
         """For each block what each method lost; infinite where it failed."""
         found: dict[Block, dict[str, float]] = {}

@@ -11,6 +11,7 @@ import typer
 from tunbridge.cli.bench import bench
 from tunbridge.cli.compare import compare
 from tunbridge.cli.data import data
+from tunbridge.cli.demo import demo
 from tunbridge.cli.fit import fit
 from tunbridge.cli.info import info
 from tunbridge.cli.methods import methods
@@ -26,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, bench, methods, priors, info, data, reference):
+for command in (fit, predict, compare, bench, methods, priors, info, data, demo, reference):
     app.command()(command)
 
 

@@ -1,5 +1,6 @@
 """`tunbridge compare`."""
 
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Annotated
@@ -8,8 +9,12 @@ import typer
 
 from tunbridge.cli import options
 
+_OWN = ("methods", "out", "no_baselines", "overwrite", "quiet")
+"""Options that are not those of `tunbridge fit`, or that name what this call writes."""
+
 
 def compare(
+    context: typer.Context,
     data: options.DataFile,
     target: options.Target,
     methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else some quick ones.")] = "",
@@ -69,8 +74,28 @@ def compare(
             progress=not quiet,
         )
         folder.drop_fit()
-        folder.write_report(rows.report(f"{', '.join(target)} by {len(found.rows)} methods", found, seed))
+        best = found.recommendation.method
+        command = "" if best is None else fit_command(context, best)
+        folder.write_report(rows.report(f"{', '.join(target)} by {len(found.rows)} methods", found, seed, command))
     print(to_text(found.rows).rstrip())
     print(to_text(found.costs).rstrip())
-    print("\n".join(textwrap.fill(sentence, 118) for sentence in found.sentences))
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))
+    if command:
+        print(f"To fit it: {command}")
     print(f"Report: {folder.report}")
+
+
+def fit_command(context: typer.Context, method: str) -> str:
+    """The call of `tunbridge fit` with the options that this call was given, and one method."""
+    words = ["tunbridge", "fit", str(context.params["data"])]
+    for option in context.command.params:
+        source = context.get_parameter_source(option.name)
+        if option.name in (*_OWN, "data") or source is None or source.name != "COMMANDLINE":
+            continue
+        value, name = context.params[option.name], max(option.opts, key=len)
+        if isinstance(value, bool):
+            words += [name]
+            continue
+        for each in value if isinstance(value, list | tuple) else [value]:
+            words += [name, str(each)]
+    return shlex.join([*words, "--method", method])

@@ -1,5 +1,6 @@
 """`tunbridge fit`."""
 
+import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -71,4 +72,5 @@ def fit(
         folder.save(found.posteriors[method], facts)
     folder.write_report(rows.report(f"{', '.join(target)} by {method}", found, seed))
     print(to_text(found.rows).rstrip())
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))
     print(f"Posterior: {out}  Report: {folder.report}")

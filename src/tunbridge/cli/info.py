@@ -23,6 +23,8 @@ def info(run: Annotated[Path, typer.Argument(help="A folder that `tunbridge fit`
     if posterior.provenance is not None:
         print(f"Method: {posterior.provenance.method}")
         print(f"Versions: {', '.join(posterior.provenance.versions)}, on {posterior.provenance.device}")
+    if posterior.cut is not None:
+        print(f"Cut: {posterior.cut}.")
     for note in posterior.notes:
         print(f"Note: {note}")
     print(to_text(facts.get("scores", [])).rstrip())

@@ -34,7 +34,9 @@ DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out row
 TestShare = Annotated[float, typer.Option(help="The share of rows held out to judge by.")]
 Hidden = Annotated[str | None, typer.Option(help="Units of each hidden layer; 50,50 unless given.")]
 Seed = Annotated[int, typer.Option(help="Decides everything random: the same seed gives the same result.")]
-Seconds = Annotated[float | None, typer.Option(help="The most seconds that a method may train.")]
+Seconds = Annotated[
+    float | None, typer.Option(help="The most seconds that a method may train, compilation not counted.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")]
 

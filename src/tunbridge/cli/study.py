@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from tunbridge.bench.compare import Comparison, compare
 from tunbridge.bench.report import Study, report
+from tunbridge.bench.report.sections import Section
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood
 from tunbridge.datasets import table as tables
@@ -113,8 +114,12 @@ class Rows:
             progress=progress,
         )
 
-    def report(self, title: str, comparison: Comparison, seed: int) -> str:
-        """The page about a comparison on these rows."""
+    def verdict(self, comparison: Comparison) -> str:
+        """What the test rows say about the recommended method, or the only one."""
+        return comparison.verdict(None, [target.name for target in self.encoding.targets], self.encoding.classes)
+
+    def report(self, title: str, comparison: Comparison, seed: int, command: str = "", *sections: Section) -> str:
+        """The page about a comparison on these rows; `command` fits the method that it recommends."""
         some = self.table.take(self.test)
         facts = {"file": self.path.name, "rows": " ".join(self.said()), "seed": str(seed)}
         study = Study(
@@ -126,8 +131,9 @@ class Rows:
             cells=some,
             rows=self.numbers[self.test],
             facts=facts,
+            command=command,
         )
-        return report(study)
+        return report(study, *sections)
 
 
 def _kind(column: Column) -> str:

@@ -16,6 +16,32 @@ _CITED = re.compile(r":cite:[pt]:`([\w, ]+)`")
 
 
 @dataclasses.dataclass(frozen=True)
+class Cut:
+    """Where a fit was ended before its last step.
+
+    Parameters
+    ----------
+    step, steps
+        Steps done, and steps that were planned up to the end of the loop that was cut.
+    seconds
+        The time limit that ended it; None where a callback did.
+
+    Examples
+    --------
+    >>> print(Cut(120, 2000, 10.0))
+    stopped after 120 of 2,000 steps by the limit of 10 seconds: not run to convergence
+    """
+
+    step: int
+    steps: int
+    seconds: float | None = None
+
+    def __str__(self) -> str:
+        by = "a callback" if self.seconds is None else f"the limit of {self.seconds:g} seconds"
+        return f"stopped after {self.step:,} of {self.steps:,} steps by {by}: not run to convergence"
+
+
+@dataclasses.dataclass(frozen=True)
 class Provenance:
     """Where a posterior comes from; `Method.fit` writes it.
 
@@ -31,6 +57,8 @@ class Provenance:
         Of Tunbridge, JAX and Python.
     device
         What it ran on.
+    cut
+        Where the fit was ended before its last step; None where it ran to its end.
     """
 
     method: str
@@ -38,16 +66,17 @@ class Provenance:
     seconds: float
     versions: tuple[str, ...]
     device: str
+    cut: Cut | None = None
 
 
-def record(method: Any, model: Any, seconds: float) -> Provenance:
+def record(method: Any, model: Any, seconds: float, cut: Cut | None = None) -> Provenance:
     """The provenance of what a method has just fitted."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("tunbridge", "jax")]
     versions.append(f"python {platform.python_version()}")
     config: Any = jax.config
     device = config.jax_default_device or jax.devices()[0]
     name = device if isinstance(device, str) else device.device_kind
-    return Provenance(describe(method), references(method, model), seconds, tuple(versions), name)
+    return Provenance(describe(method), references(method, model), seconds, tuple(versions), name, cut)
 
 
 def describe(thing: Any) -> str:

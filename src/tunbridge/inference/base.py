@@ -23,6 +23,7 @@ from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
 from tunbridge.runtime import programs
+from tunbridge.runtime.clock import Clock
 from tunbridge.runtime.loop import Event, Options, Run, Trace, Train, run
 
 logger = logging.getLogger(__name__)
@@ -63,17 +64,19 @@ class Method(eqx.Module):
         checkpoint
             A folder to save to, and to resume from if it holds this very run.
         max_seconds, callbacks
-            Ends between chunks of steps: after that time, or when a callback returns True. With 0 seconds and a
-            checkpoint, what it holds is read and no step is taken.
+            Ends between chunks of steps: after so many seconds of training, or when a callback returns True.
+            Compilation is not counted: the clock starts when the first chunk has come back. A fit that was ended says
+            so in its `cut`. With 0 seconds and a checkpoint, what it holds is read and no step is taken.
         """
         if callable(callbacks):
             raise InputError("callbacks= as a list of functions", "a function", "Write callbacks=[function].")
-        options = Options(init, progress, checkpoint, max_seconds, callbacks)
+        clock = Clock(max_seconds)
+        options = Options(init, progress, checkpoint, clock, callbacks)
         logger.info("%s begins", type(self).__name__)
         began = time.perf_counter()
         programs.keep()
         (posterior,) = self.posteriors(model, data, key, 1, options)
-        record = provenance.record(self, posterior.model, time.perf_counter() - began)
+        record = provenance.record(self, posterior.model, time.perf_counter() - began, clock.cut)
         logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))
         return dataclasses.replace(posterior, provenance=record)
 
@@ -183,7 +186,7 @@ class Iterative(Method):
         members = keys.split(key_run, size * chains)
         target = Target(model, float(data.num), temperature)
         starts = self._starts(options.init, target, rows, keys.fold_in(key, 2), len(members))
-        traces = run(self, target, data, duration, members, options._replace(init=starts))
+        traces = run(self, target, data, duration, members, dataclasses.replace(options, init=starts))
         groups = [traces[i * chains : (i + 1) * chains] for i in range(size)]
         own = keys.split(key_posterior, size)
         return [self.posterior(model, rows, group, keys.one(own, i)) for i, group in enumerate(groups)]

@@ -16,7 +16,7 @@ from tunbridge.core import keys, tables, tree
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.errors import InputError
-from tunbridge.core.provenance import Provenance
+from tunbridge.core.provenance import Cut, Provenance
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Likelihood, Network, Params, Predictive, PyTree
 from tunbridge.inference import checks, exchange, store
@@ -41,6 +41,11 @@ class Posterior(eqx.Module):
     """What a reader should know about how this came about."""
     provenance: Provenance | None = eqx.field(static=True, kw_only=True, default=None)
     """The method, versions and device it comes from, where `fit` made it."""
+
+    @property
+    def cut(self) -> Cut | None:
+        """Where its fit was ended before the last step, by `max_seconds` or a callback; None where it was not."""
+        return None if self.provenance is None else self.provenance.cut
 
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Params:

@@ -71,6 +71,7 @@ _TABLE = {
     "Point": "tunbridge.inference.posteriors:Point",
     "Pruned": "tunbridge.inference.pruned:Pruned",
     "Recorded": "tunbridge.inference.recorded:Recorded",
+    "Cut": "tunbridge.core.provenance:Cut",
     "Provenance": "tunbridge.core.provenance:Provenance",
     "Scaling": "tunbridge.datasets.scaling:Scaling",
     "Standardised": "tunbridge.inference.standardised:Standardised",

@@ -1,8 +1,8 @@
 """The only loop: chunks of steps, and between them progress, callbacks, checkpoints and early ends."""
 
+import dataclasses
 import logging
 import os
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
@@ -18,6 +18,7 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, PyTree
 from tunbridge.runtime.checkpoint import Checkpoint
 from tunbridge.runtime.chunk import Plan, member_keys
+from tunbridge.runtime.clock import Clock
 from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.members import Lane, cores, in_context, refuse_too_large, spread
 from tunbridge.runtime.progress import Bar
@@ -127,18 +128,20 @@ class Event(NamedTuple):
     facts: dict[str, float]
 
 
-class Options(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Options:
     """How a fit is driven; see `Method.fit`. None of it changes what is computed, only how far."""
 
     init: Any = None
     progress: bool = True
     checkpoint: str | os.PathLike | None = None
-    max_seconds: float | None = None
+    clock: Clock = dataclasses.field(default_factory=Clock)
+    """Limits the seconds of training."""
     callbacks: Sequence[Callable[[Event], bool | None]] = ()
 
     def within(self, name: str) -> "Options":
         """The same with a folder of its own for a checkpoint."""
-        return self if self.checkpoint is None else self._replace(checkpoint=Path(self.checkpoint) / name)
+        return self if self.checkpoint is None else dataclasses.replace(self, checkpoint=Path(self.checkpoint) / name)
 
 
 def run(
@@ -146,7 +149,7 @@ def run(
 ) -> list[Trace]:
     """Drive one member a key through all steps.
 
-    `max_seconds` and the callbacks act between chunks; a callback that returns True ends the run.
+    The clock and the callbacks act between chunks; a callback that returns True ends the run.
     """
     plan = duration.plan()
     if isinstance(data, Stream) and not data.restartable and (options.checkpoint is not None or len(keys) > 1):
@@ -168,13 +171,15 @@ def run(
             logger.info("resumed from %s after %d steps of %d", options.checkpoint, begun, plan.steps * len(lanes))
         bar.resume(begun)
         _drive(lanes, bar, options, duration.chains if isinstance(duration, Run) else 1)
+    unfinished = [lane.step for lane in lanes if not lane.finished]
+    options.clock.record(min(unfinished or [max(lane.step for lane in lanes)]), plan.steps, not unfinished)
     return [trace for lane in lanes for trace in _traces(lane)]
 
 
 def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
     """A worker a core takes (lane, chunk) tasks; this thread looks after everything between chunks."""
-    deadline = time.perf_counter() + (float("inf") if options.max_seconds is None else options.max_seconds)
-    stopping = options.max_seconds is not None and options.max_seconds <= 0
+    clock = options.clock
+    stopping = clock.over
     with ThreadPoolExecutor(min(len(lanes), cores())) as pool:
         running: dict[Future, Lane] = {}
 
@@ -189,6 +194,7 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
             ready = [lane for lane in lanes if not (stopping or lane.finished or lane.waits)]
             submit(ready[:1])
             wait(running)  # the first chunk compiles for all
+            clock.start()
             submit(ready[1:])
             while running:
                 done, _ = wait(running, return_when=FIRST_COMPLETED)
@@ -199,11 +205,15 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
                     bar.update(sum(each.step for each in lanes), facts)
                     event = Event(lane.members, lane.step, lane.plan.steps, facts)
                     stopping |= any([bool(callback(event)) for callback in options.callbacks])
-                    stopping |= time.perf_counter() > deadline
+                    stopping |= clock.over
                 if not stopping:
                     submit([lane for lane in arrived if not lane.waits])
-                    submit(_meet(lanes, chains) if not running else [])
+                    if not running:
+                        clock.stop()  # the first meeting compiles
+                        submit(_meet(lanes, chains))
+                        clock.start()
         finally:  # an interrupt or a failure loses nothing: the other lanes end their chunk and are saved
+            clock.stop()
             wait([future for future in running if not future.cancel()])
             for lane in lanes:
                 lane.save()

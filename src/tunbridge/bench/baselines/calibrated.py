@@ -39,15 +39,17 @@ class CalibratedMAP(Method):
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """The baseline `size` times, each with a key of its own."""
         bound, rows = check_kind(model, data, key)
-        if options.max_seconds is not None:
-            options = options._replace(max_seconds=options.max_seconds / 2)
-        keys = jax.random.split(key, size)
-        return [self._one(bound, rows, each, options.within(f"{number}")) for number, each in enumerate(keys)]
+        return [
+            self._one(bound, rows, each, options.within(f"{number}"), (number / size, (number + 1) / size))
+            for number, each in enumerate(jax.random.split(key, size))
+        ]
 
-    def _one(self, model: Model, data: Data, key: Key, options: Options) -> Fitted:
+    def _one(self, model: Model, data: Data, key: Key, options: Options, shares: tuple[float, float]) -> Fitted:
+        """One baseline, within the time limit from one share of it to another."""
         key_split, key_part, key_whole = jax.random.split(key, 3)
         part, held = split(data, key_split, SHARE)
-        (trial,) = self.point.posteriors(model, part, key_part, 1, options.within("part"))
+        with options.clock.up_to(sum(shares) / 2):
+            (trial,) = self.point.posteriors(model, part, key_part, 1, options.within("part"))
         y, weight = np.asarray(held.y), np.asarray(held.weights, np.float64)
         found: Any
         if isinstance(model.likelihood, OfClasses):
@@ -57,7 +59,8 @@ class CalibratedMAP(Method):
             squares = (np.asarray(trial.predict(held.x).mean, np.float64) - y) ** 2
             found = np.maximum(np.average(squares, axis=0, weights=weight), 1e-12)
             note = f"its noise was measured on {held.num} rows held out."
-        (whole,) = self.point.posteriors(model, data, key_whole, 1, options.within("whole"))
+        with options.clock.up_to(shares[1]):
+            (whole,) = self.point.posteriors(model, data, key_whole, 1, options.within("whole"))
         return Fitted(
             whole.model, key, Calibrated(whole, found), notes=tuple(dict.fromkeys((note, *trial.notes, *whole.notes)))
         )

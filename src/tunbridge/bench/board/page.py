@@ -63,7 +63,7 @@ def page(rows: Iterable[Row], title: str, command: str, *, figure: str | None = 
 def _leaderboard(made: Page, standing: Standing) -> None:
     listing = ranks(standing)
     made.heading(f"{standing.suite}: leaderboard")
-    made.table(listing.rows, best=0)
+    made.table(listing.rows, best=next((i for i, row in enumerate(listing.rows) if not row.get("cut")), None))
     made.sentences(listing.sentences)
     if standing.shared:
         picture = pictures.dots(standing.ranks, f"mean rank of {standing.figure}")

@@ -14,6 +14,7 @@ _STYLE = """
 body { font: 16px/1.5 system-ui, sans-serif; color: #1c2530; background: #fff; max-width: 62rem; margin: 2rem auto;
   padding: 0 1.2rem; }
 h1 { font-size: 1.7rem; margin-bottom: .2rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
+p.verdict { font-size: 1.25rem; line-height: 1.4; margin: .4rem 0 .6rem; }
 p.lead { color: #4b5563; margin-top: 0; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; margin: .8rem 0; }
@@ -23,6 +24,7 @@ th { border-bottom: 2px solid #9ca3af; }
 tr.best td { background: #eef4f8; font-weight: 600; }
 img { max-width: 100%; height: auto; }
 figure { margin: 1rem 0; } figcaption { font-size: .85rem; color: #4b5563; }
+pre { background: #f3f4f6; padding: .6rem .8rem; overflow-x: auto; font-size: .85rem; }
 ul.words li { margin: .3rem 0; }
 """
 
@@ -36,11 +38,14 @@ class Page:
         The heading, and the name of the window.
     lead
         A sentence under it.
+    verdict
+        What came of it, between the two.
     """
 
-    def __init__(self, title: str, lead: str):
+    def __init__(self, title: str, lead: str, verdict: str = ""):
         self._title = title
-        self._body = [f"<h1>{html.escape(title)}</h1>", f'<p class="lead">{html.escape(lead)}</p>']
+        said = f'<p class="verdict">{html.escape(verdict)}</p>' if verdict else ""
+        self._body = [f"<h1>{html.escape(title)}</h1>", said, f'<p class="lead">{html.escape(lead)}</p>']
 
     def heading(self, text: str) -> None:
         """The title of a section."""
@@ -49,6 +54,10 @@ class Page:
     def paragraph(self, text: str) -> None:
         """A paragraph."""
         self._body.append(f"<p>{html.escape(text)}</p>")
+
+    def code(self, text: str) -> None:
+        """A line for a terminal."""
+        self._body.append(f"<pre>{html.escape(text)}</pre>")
 
     def sentences(self, texts: Iterable[str]) -> None:
         """A list of sentences."""
@@ -91,6 +100,14 @@ class Page:
             f"<title>{html.escape(self._title)}</title><style>{_STYLE}</style>"
         )
         return f'<!doctype html><html lang="en"><head>{head}</head><body>{"".join(self._body)}</body></html>\n'
+
+
+def subplots(*shape: int, size: tuple[float, float]) -> tuple[Any, Any]:
+    """A figure for a page, and its axes in one row."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
+    return figure, axes.ravel()
 
 
 def plain(text: str, most: int = 40) -> str:

@@ -18,7 +18,8 @@ def about(comparison: Comparison) -> list[str]:
             continue
         predictive = comparison.predictives[name]
         wrong = miscalibrated(row, predictive, comparison.truth)
-        said = [*wrong, *_epistemic(predictive), *comparison.posteriors[name].notes]
+        cut = [f"{comparison.cuts[name]}."] if name in comparison.cuts else []
+        said = [*cut, *wrong, *_epistemic(predictive), *comparison.posteriors[name].notes]
         words += [f"{name}: {sentence}" for sentence in said]
     return words
 

@@ -1,7 +1,6 @@
 """One posterior in the making: unknowns are tuned, the mode found again, the curvature measured."""
 
 import dataclasses
-import time
 import warnings
 from functools import partial
 from typing import NamedTuple, Protocol, cast
@@ -71,7 +70,6 @@ class Course:
         self.options, self.number = options, number
         self.notes: list[str] = []
         self.curve: list[float] = []
-        self._began = time.perf_counter()
 
     def finish(self, point: Point) -> Linearised:
         """The posterior around a mode."""
@@ -150,7 +148,10 @@ class Course:
         return evidence.maximise(trial.fitted.evidence, slope, self._free, steps)
 
     def _judged(self, params: Params) -> "Trial":
+        if self.curve:  # the first compiles
+            self.options.clock.start()
         fitted = self.measure(params, self.data)
+        self.options.clock.stop()
         value, objective = evidence.values(fitted.evidence, params.scales, params.noise)
         self.curve.append(float(value))
         return Trial(params, fitted, float(objective))
@@ -210,10 +211,7 @@ class Course:
 
     def _options(self, name: str, init: Params) -> Options:
         """For one more run, with a folder of its own for each start: after an interruption it may start elsewhere."""
-        left = self.options.max_seconds
-        if left is not None:
-            left = max(left - (time.perf_counter() - self._began), 0.0)
-        options = self.options._replace(init=init, max_seconds=left)
+        options = dataclasses.replace(self.options, init=init)
         return options.within(f"{name}-{self.number}-{fingerprint(init)[:12]}")
 
 

@@ -1,7 +1,6 @@
 """Laplace's method: a normal distribution around the mode, and the evidence that comes with it."""
 
 import dataclasses
-import time
 from typing import cast
 
 import equinox as eqx
@@ -88,7 +87,6 @@ class Laplace(Method):
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Modes first, then the curvature around each."""
         check_door(model, data, key)
-        began = time.perf_counter()
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
         self._refuse(bound, data)
@@ -97,9 +95,7 @@ class Laplace(Method):
         rows, each = scored(bound, data), keys.split(keys.one(pair, 1), size)
         found: list[Posterior] = []
         for number, point in enumerate(points):
-            own = keys.one(each, number)
-            left = None if options.max_seconds is None else options.max_seconds - (time.perf_counter() - began)
-            course = Course(self, point.model, rows, own, options._replace(max_seconds=left), number)
+            course = Course(self, point.model, rows, keys.one(each, number), options, number)
             found.append(course.finish(cast(Point, point)))
         return found
 
@@ -125,7 +121,7 @@ class Laplace(Method):
     ) -> list[Posterior]:
         if self.point is None:
             return [Point(bound, key, given(bound, options.init)) for _ in range(size)]
-        options = options._replace(init=as_params(bound, options.init))
+        options = dataclasses.replace(options, init=as_params(bound, options.init))
         method: MAP | Mode = self.point
         if isinstance(self.tune, Online):
             method = mode_of(self.point, 1, bound)

@@ -85,7 +85,7 @@ class NeuralLinear(Method):
         if self.point is None:
             points = [Point(bound, key, given(bound, options.init))] * size
         else:
-            options = options._replace(init=as_params(bound, options.init))
+            options = dataclasses.replace(options, init=as_params(bound, options.init))
             points = self.point.posteriors(model, data, key, size, options)
         keys = jax.random.split(jax.random.fold_in(key, 1), size)
         return [self._above(point, data, own) for point, own in zip(points, keys, strict=True)]

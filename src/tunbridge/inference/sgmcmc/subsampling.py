@@ -123,7 +123,7 @@ class ControlVariate(Estimator):
             params = init
         else:
             assert self.point is not None
-            found = self.point.fit(model, data, key=key, **_within(options)._asdict())
+            (found,) = self.point.posteriors(model, data, key, 1, options.within("point"))
             params = jax.tree.map(lambda leaf: leaf[0], found.starts(key, 1))
         target = Target(model, float(rows.num))
         return dataclasses.replace(self, point=None, anchor=_anchor_at(target, rows, ravel(params)))
@@ -172,7 +172,3 @@ class SVRG(Estimator):
     def slope(self, target: Target, memory: Anchor, position: Array, batch: Data) -> Slope:
         """The estimate."""
         return _anchored(target, memory, position, batch)
-
-
-def _within(options: Options) -> Options:
-    return options.within("point")._replace(init=None)

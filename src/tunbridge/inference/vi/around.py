@@ -2,7 +2,6 @@
 
 import abc
 import dataclasses
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, Self
@@ -76,7 +75,6 @@ class AroundPoint(Iterative):
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Means first, then q around each."""
         check_door(model, data, key)
-        began = time.perf_counter()
         bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
         like = jax.eval_shape(lambda k: bound.sample_params(k, bound.example()), jax.random.key(0))
         self.form.check(like, bound.network.layout(like.weights))
@@ -84,8 +82,7 @@ class AroundPoint(Iterative):
         settled = self.settled(bound, like)
         pair = keys.split(key)
         means = self._means(bound, data, keys.one(pair, 0), size, options)
-        left = None if options.max_seconds is None else max(options.max_seconds - (time.perf_counter() - began), 0.0)
-        options = options._replace(init=means, max_seconds=left)
+        options = dataclasses.replace(options, init=means)
         if means is not None:  # after an interruption they may be others
             options = options.within(f"q-{fingerprint(means)[:12]}")
         return super(AroundPoint, settled).posteriors(model, data, keys.one(pair, 1), size, options)

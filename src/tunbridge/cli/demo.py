@@ -1,0 +1,71 @@
+"""`tunbridge demo`."""
+
+import textwrap
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tunbridge.cli import options
+
+_TABLE, _TARGET, _SHARE = "wine", "flavanoids", 0.3
+_ON_TABLE = ("ensemble", "ridge", "boosting")
+_ON_CURVE = ("ensemble", "laplace", "sghmc")
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the table and the report.")] = Path("demo"),
+    seed: options.Seed = 0,
+    overwrite: options.Overwrite = False,
+    quiet: options.Quiet = False,
+) -> None:
+    """Show what this is for: a real table, and a curve with a gap beside its reference posterior; one report."""
+    import jax
+
+    from tunbridge.bench.compare import named
+    from tunbridge.bench.gap import fit_gap
+    from tunbridge.bench.report.sections import gap_section
+    from tunbridge.cli.rundir import RunDir
+    from tunbridge.cli.study import Rows
+    from tunbridge.core.tables import to_text
+    from tunbridge.datasets import table as tables
+    from tunbridge.datasets.bundled import as_table
+
+    folder, data = RunDir(out), out / f"{_TABLE}.csv"
+    with folder.writing(overwrite):
+        tables.write(as_table(_TABLE), data)
+        rows = Rows.read(
+            data,
+            [_TARGET],
+            task=None,
+            likelihood=None,
+            prior="normal",
+            ignore=[],
+            categorical=[],
+            drop_missing=False,
+            test_share=_SHARE,
+            hidden=None,
+            seed=seed,
+        )
+        if not quiet:
+            print(f"1. {_TARGET.capitalize()} of {rows.table.num_rows} wines from their other measurements.")
+        found = rows.judge(
+            named(_ON_TABLE),
+            baselines=False,
+            seed=seed,
+            seconds=None,
+            checkpoint=folder.checkpoint,
+            progress=not quiet,
+        )
+        print(to_text(found.rows).rstrip())
+        if not quiet:
+            print("2. A curve with a gap in its data, whose posterior is known by long chains of NUTS.")
+        gap = fit_gap(named(_ON_CURVE), key=jax.random.key(seed), progress=not quiet)
+        print(to_text(gap.rows).rstrip())
+        method = found.recommendation.method
+        command = f"tunbridge fit {data} --target {_TARGET} --test-share {_SHARE} --method {method}" if method else ""
+        folder.write_report(rows.report(f"{_TARGET} of wines", found, seed, command, gap_section(gap)))
+    sentences = (rows.verdict(found), *found.sentences, *gap.sentences)
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in sentences))
+    print(f"To fit it: {command}" if command else "No method is recommended.")
+    print(f"Report: {folder.report.resolve()}")
