@@ -18,6 +18,7 @@ from tunbridge.bench.scores import scores as scores_of
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import CheckpointError, InputError
+from tunbridge.core.loaders import as_pair
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
 from tunbridge.inference.registry import COMPARED, METHODS
@@ -106,8 +107,8 @@ def compare(
     Parameters
     ----------
     model, train, test
-        The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays, whose digits are
-        kept until they are standardised.
+        The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays or tensors, whose
+        digits are kept until they are standardised. All rows are in memory: a loader is refused.
     methods
         Names of `METHODS` or of `bench.BASELINES`, methods, or a mapping of names to methods; None takes those that are
         not samplers.
@@ -161,8 +162,8 @@ def compare(
 
 
 def as_rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:
-    """x, y and weight, as given."""
-    return (data.x, data.y, data.weight) if isinstance(data, Data) else (*data, None)
+    """x, y and weight, as given; InputError unless they are rows in memory."""
+    return (data.x, data.y, data.weight) if isinstance(data, Data) else (*as_pair(data), None)
 
 
 def as_scored(model: Model, train: Data | tuple[Any, Any], test: Data | tuple[Any, Any]) -> np.ndarray:
