@@ -50,7 +50,7 @@ def test_predictions_of_numbers_come_with_their_spread(fitted):
     out = fitted / "numbers.parquet"
     code, said, _ = call("predict", fitted / "numbers", fitted / "data.csv", "--out", out, "--mass", "0.8")
     assert (code, said.strip()) == (0, f"60 rows in {out}")
-    found = tables.read(out)
+    found = tables.read(out).table
     parts = ("mean", "sd", "lower_80", "upper_80", "aleatoric_sd", "epistemic_sd")
     assert found.column_names == [f"mass $g$_{part}" for part in parts]
     rows = found.to_pydict()
@@ -190,7 +190,7 @@ def test_the_demo_leaves_one_report_about_a_table_and_a_curve(tmp_path, monkeypa
         (("fit", "{data}", "-t", "species", "--seed", "99999999999999999999"), "--seed"),
         (("fit", "{data}", "-t", "species", "--seconds", "nan"), "--seconds above 0"),
         (("fit", "{data}", "-t", "species", "--ignore", "species"), "a target that is not ignored"),
-        (("fit", "{gaps}", "-t", "species"), "'island' (rows 4, 18; 2 in all)"),
+        (("fit", "{gaps}", "-t", "species"), "'island' (lines 5, 19; 2 in all)"),
         (("fit", "none.csv", "-t", "species"), "there is none"),
         (("fit", "{data}", "-t", "species", "--out", "{data}"), "a folder as --out"),
         (("predict", "{folder}", "{data}"), "a folder that `tunbridge fit` wrote"),
@@ -226,7 +226,7 @@ def test_rows_with_missing_values_may_be_left_out(fitted, tmp_path):
     gaps = penguins(tmp_path / "gaps.csv", missing=True)
     code, _, error = call("predict", fitted / "classes", gaps)
     assert code == 2
-    assert "'island' (rows 4, 18; 2 in all)" in error
+    assert "'island' (lines 5, 19; 2 in all)" in error
     assert "--drop-missing" in error
     code, said, _ = call("predict", fitted / "classes", gaps, "--drop-missing")
     assert code == 0
@@ -236,7 +236,7 @@ def test_rows_with_missing_values_may_be_left_out(fitted, tmp_path):
 
 
 def test_what_is_left_out_is_counted_wherever_it_stands(tmp_path):
-    table = tables.read(penguins(tmp_path / "data.csv", 20))
+    table = tables.read(penguins(tmp_path / "data.csv", 20)).table
     gone = pa.array([None if i >= 15 else i for i in range(20)], pa.int64())
     tables.write(table.append_column("late", gone), tmp_path / "late.csv")
     options = {"task": None, "ignore": [], "categorical": [], "test_share": 0.2, "hidden": None, "seed": 0}
@@ -254,11 +254,11 @@ def test_a_comparison_takes_the_place_of_a_fit(fitted, tmp_path):
 
 
 def test_new_levels_and_lost_columns_are_named(fitted, tmp_path):
-    table = tables.read(fitted / "data.csv")
+    table = tables.read(fitted / "data.csv").table
     odd = table.set_column(1, "island", pa.array(["Mauritius"] * 60))
     tables.write(odd, tmp_path / "odd.csv")
     tables.write(table.drop_columns(["island"]), tmp_path / "less.csv")
-    assert "got 'Mauritius', first in row 1" in call("predict", fitted / "classes", tmp_path / "odd.csv")[2]
+    assert "got 'Mauritius', first in line 2" in call("predict", fitted / "classes", tmp_path / "odd.csv")[2]
     assert "the column 'island'" in call("predict", fitted / "classes", tmp_path / "less.csv")[2]
 
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(tb.__path__, "tunbridge."))
 CELL = re.compile(r"```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)```", re.S)
 FAMILIES = sorted((ROOT / "docs" / "families").glob("*.md"))
+GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("getting-started", "likelihoods", "scikit-learn")]
 TUTORIALS = [path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem != "index"]
 
 
@@ -99,7 +100,7 @@ def _run(path, monkeypatch):
 
 
 @pytest.mark.slow  # make docs runs them too
-@pytest.mark.parametrize("path", [*TUTORIALS, *FAMILIES], ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize("path", [*TUTORIALS, *FAMILIES, *GUIDES], ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_pages_run(path, monkeypatch):
     _run(path, monkeypatch)
 

@@ -80,6 +80,19 @@ def test_a_stream_goes_on_over_epochs_and_can_be_entered_anywhere():
     np.testing.assert_array_equal(entered, [12, 20])
 
 
+def test_a_short_batch_wraps_to_the_start_of_its_epoch():
+    def short(epoch):
+        for rows in (4, 4, 1):
+            yield np.full((rows, 2), 10.0 * epoch) + np.arange(rows)[:, None], np.zeros(rows)
+
+    stream = tb.Data.from_batches(short, num=9)
+    walked = HostCursor(stream, lambda y: y).take(0, 6).batches.x[:6, :, 0]
+    np.testing.assert_array_equal(walked[2], [0, 0, 1, 2])
+    np.testing.assert_array_equal(walked[5], [10, 10, 11, 12])
+    entered = HostCursor(stream, lambda y: y, epoch=1, used=2).take(5, 1).batches.x[0, :, 0]
+    np.testing.assert_array_equal(entered, walked[5])
+
+
 def test_a_stream_trains_like_the_data_it_holds(key):
     x = np.random.default_rng(0).normal(size=(24, 3))
     y = x[:, 0]
@@ -92,9 +105,9 @@ def test_a_stream_trains_like_the_data_it_holds(key):
 def test_bad_streams_are_refused_with_the_batch_named(key):
     def ragged(epoch):
         yield np.zeros((4, 3)), np.zeros(4)
-        yield np.zeros((3, 3)), np.zeros(3)
+        yield np.zeros((5, 3)), np.zeros(5)
 
-    with pytest.raises(tb.InputError, match=r"batches of one shape, \(4, 3\) .* \(3, 3\) in epoch 0, batch 1"):
+    with pytest.raises(tb.InputError, match=r"batches of one shape, \(4, 3\) .* \(5, 3\) in epoch 0, batch 1"):
         tb.MAP(train=tb.Train(5)).fit(model(), tb.Data.from_batches(ragged, num=7), key=key)
     once = iter([(np.zeros((4, 3)), np.zeros(4))])
     with pytest.raises(tb.InputError, match="batches in every epoch; got none in epoch 1"):

@@ -19,6 +19,7 @@ from tunbridge.bench.verdict import Guess, verdict
 from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import CheckpointError, InputError
+from tunbridge.core.loaders import as_pair
 from tunbridge.core.provenance import Cut
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
@@ -133,8 +134,8 @@ def compare(
     Parameters
     ----------
     model, train, test
-        The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays, whose digits are
-        kept until they are standardised.
+        The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays or tensors, whose
+        digits are kept until they are standardised. All rows are in memory: a loader is refused.
     methods
         Names of `METHODS` or of `bench.BASELINES`, methods, or a mapping of names to methods; None takes those that are
         not samplers.
@@ -206,8 +207,8 @@ def _mark(comparison: Comparison) -> None:
 
 
 def as_rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:
-    """x, y and weight, as given."""
-    return (data.x, data.y, data.weight) if isinstance(data, Data) else (*data, None)
+    """x, y and weight, as given; InputError unless they are rows in memory."""
+    return (data.x, data.y, data.weight) if isinstance(data, Data) else (*as_pair(data), None)
 
 
 def as_scored(model: Model, train: Data | tuple[Any, Any], test: Data | tuple[Any, Any]) -> np.ndarray:

@@ -32,7 +32,8 @@ def demo(
     from tunbridge.datasets.bundled import as_table
 
     folder, data = RunDir(out), out / f"{_TABLE}.csv"
-    with folder.writing(overwrite):
+    folder.check(overwrite)
+    with folder.writing():
         tables.write(as_table(_TABLE), data)
         rows = Rows.read(
             data,

@@ -69,6 +69,7 @@ def fit(
             progress=not quiet,
         )
         facts = {"encoding": rows.encoding.to_json(), "scores": plain(found.rows), "read": rows.said(), "seed": seed}
+        facts["conventions"] = rows.conventions.to_json()
         folder.save(found.posteriors[method], facts)
     folder.write_report(rows.report(f"{', '.join(target)} by {method}", found, seed))
     print(to_text(found.rows).rstrip())

@@ -1,5 +1,6 @@
 """`tunbridge predict`."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -18,9 +19,12 @@ def predict(
     drop_missing: options.DropMissing = False,
 ) -> None:
     """Predict the rows of a table: mean, spread and interval, or the probability of each class."""
+    import numpy as np
+
     from tunbridge.cli.rundir import RunDir
     from tunbridge.core.errors import InputError
     from tunbridge.datasets import table as tables
+    from tunbridge.datasets.cells import Conventions
     from tunbridge.datasets.encoding import Encoding
     from tunbridge.runtime import programs
 
@@ -28,20 +32,24 @@ def predict(
         raise InputError("a --mass between 0 and 1", f"{mass}", "Write 0.9 for 90 %.")
     if out is not None:
         tables.check_writable(out)
-    encoding = Encoding.from_json(RunDir(run).facts().get("encoding"))
-    table = tables.read(data, encoding.text)
-    tables.require(table, encoding.columns, data)
-    numbers = None
+    facts = RunDir(run).facts()
+    encoding, like = Encoding.from_json(facts.get("encoding")), Conventions.from_json(facts.get("conventions"))
+    sheet = tables.read(data, encoding.text, like)
+    for note in sheet.notes:
+        print(f"Note: {note}", file=sys.stderr)
+    tables.require(sheet.table, encoding.columns, data)
+    sheet.refuse_odd(encoding.kinds)
+    table, kept = sheet.table, np.arange(sheet.table.num_rows)
     if drop_missing:
         table, kept = tables.drop_missing(table, encoding.columns)
-        numbers = kept + 1
-    tables.refuse_missing(table, encoding.columns)
-    x = encoding.x(table)
+    else:
+        sheet.refuse_missing(encoding.columns)
+    x = encoding.x(table, lambda row: sheet.places([kept[row]]))
     programs.settle_order()
 
     from tunbridge.cli.answers import answers
     from tunbridge.inference.store import load
 
-    found = answers(load(run).predict(x), encoding, mass, numbers)
+    found = answers(load(run).predict(x), encoding, mass, kept + 1 if drop_missing else None)
     text = tables.write(found, out)
     print(text.rstrip() if text is not None else f"{found.num_rows} rows in {out}")

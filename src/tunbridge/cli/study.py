@@ -14,6 +14,7 @@ from tunbridge.bench.report.sections import Section
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood
 from tunbridge.datasets import table as tables
+from tunbridge.datasets.cells import Conventions
 from tunbridge.datasets.encoding import Column, Encoding, Task, is_number
 from tunbridge.datasets.scaling import split_rows
 from tunbridge.inference.base import Method
@@ -39,6 +40,10 @@ class Rows:
     train: np.ndarray
     test: np.ndarray
     left_out: int
+    conventions: Conventions
+    """What its cells were found to mean where they could mean two things."""
+    notes: tuple[str, ...]
+    """On how the file was read."""
 
     @classmethod
     def read(
@@ -57,21 +62,26 @@ class Rows:
         seed: int,
     ) -> "Rows":
         """Read, check, and split at random."""
-        whole = tables.read(path, categorical)
+        sheet = tables.read(path, categorical)
+        whole = sheet.table
         tables.require(whole, [*targets, *ignore, *categorical], path)
         if clash := sorted(set(targets) & set(ignore)):
             raise InputError("a target that is not ignored", tables.listed(clash), "Change --target or --ignore.")
         used = [name for name in whole.column_names if name not in ignore]
+        classes = targets if task == "classification" else []
+        sheet.refuse_odd(dict.fromkeys(name for name in used if name not in (*categorical, *classes)))
         num, kept = whole.num_rows, np.arange(whole.num_rows)
         if drop_missing:
             whole, kept = tables.drop_missing(whole, used)
-        tables.refuse_missing(whole, used)
+        else:
+            sheet.refuse_missing(used)
         unique = list(dict.fromkeys(targets))
         task = _task(task, likelihood, unique, whole)
         encoding = Encoding.of(whole, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(whole.num_rows, test_share, seed)
         model = _model(encoding, likelihood, prior, hidden)
-        return cls(path, whole, kept + 1, encoding, model, train, test, num - len(kept))
+        left_out, notes = num - len(kept), sheet.notes
+        return cls(path, whole, kept + 1, encoding, model, train, test, left_out, sheet.conventions, notes)
 
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(x, y) of some rows."""
@@ -82,7 +92,8 @@ class Rows:
         """How the table was read."""
         kinds = [_kind(column) for column in self.encoding.features]
         categories = sum(kind != "a number" for kind in kinds)
-        words = [f"Target {column.name!r}: {_kind(column)}." for column in self.encoding.targets]
+        words = list(self.notes)
+        words += [f"Target {column.name!r}: {_kind(column)}." for column in self.encoding.targets]
         words.append(f"{len(kinds)} inputs: {len(kinds) - categories} numbers, {categories} categories.")
         dropped = f", {self.left_out} left out with missing values" if self.left_out else ""
         words.append(

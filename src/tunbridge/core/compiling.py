@@ -25,8 +25,10 @@ class once:
 
     def __init__(self, function: Callable, **settings: Any):
         functools.update_wrapper(self, function)
-        self._plain = jax.jit(function, **settings)
-        self._quick = functools.cache(lambda: jax.jit(function, compiler_options=_options(), **settings))
+        self._plain: Any = jax.jit(function, **settings)
+        self._quick: Callable[[], Any] = functools.cache(
+            lambda: jax.jit(function, compiler_options=_options(), **settings)
+        )
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The function's value."""
@@ -40,7 +42,7 @@ class once:
         """How many programs it has."""
         return self._plain._cache_size() + self._quick()._cache_size()
 
-    def _chosen(self, arguments: tuple, named: dict[str, Any]) -> Callable:
+    def _chosen(self, arguments: tuple, named: dict[str, Any]) -> Any:
         leaves = [leaf for leaf in jax.tree.leaves((arguments, named)) if hasattr(leaf, "dtype")]
         inside = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
         if inside or jax.default_backend() != "cpu" or num_bytes(leaves) > _FEW_BYTES:

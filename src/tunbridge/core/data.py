@@ -1,7 +1,7 @@
 """`Data`, checked at the door: rows of inputs with their targets, in memory or as a stream of batches."""
 
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import equinox as eqx
@@ -102,9 +102,10 @@ class Data(eqx.Module):
             weight = np.zeros(room, jax.dtypes.canonicalize_dtype(float))
             weight[: self.num] = 1.0 if self.weight is None else self.weight
         full = np.asarray(self.x)[index], np.asarray(self.y)[index], weight
-        return self.with_rows(*jax.device_put(full), count=np.int32(self.num))
+        x, y, weight = jax.device_put(full)
+        return self.with_rows(x, y, weight, np.int32(self.num))
 
-    def with_rows(self, x: Array, y: Array, weight: Array | None = None, count: Any = None) -> "Data":
+    def with_rows(self, x: Any, y: Any, weight: Any = None, count: Any = None) -> "Data":
         """Other rows, unchecked; for use inside jit."""
         fields = (lambda data: (data.x, data.y, data.weight, data.count)), self, (x, y, weight, count)
         return eqx.tree_at(*fields, is_leaf=lambda leaf: leaf is None)
@@ -122,7 +123,8 @@ class Data(eqx.Module):
         ----------
         make
             `make(epoch)` gives the batches of one epoch, the same ones each time it is called, so that a
-            run can be resumed exactly. A bare iterable runs too, but cannot be checkpointed.
+            run can be resumed exactly. A bare iterable runs too, but cannot be checkpointed. A batch with fewer
+            rows than the first, as the last of an epoch may be, is filled up with rows of its epoch's first.
         num
             How many rows an epoch holds: the N of the N/n in the log likelihood.
         """
@@ -138,6 +140,8 @@ class Stream:
         self.num = num
         self.restartable = callable(make)
         """Whether `make` gives the same batches again; a bare iterable may not."""
+        self.repeatable = not isinstance(make, Iterator)
+        """Whether batches can be read several times, in whatever order: an iterator's cannot."""
         self.make: Callable[[int], Iterable] = make if callable(make) else _replay(make)
         head = next(iter(self.make(0)), None)
         if head is None:

@@ -4,6 +4,8 @@
 default kind by the hash Threefry-2x32 (Salmon et al. 2011) in NumPy; other kinds are left to JAX.
 """
 
+from typing import Any
+
 import jax
 import numpy as np
 
@@ -19,33 +21,39 @@ def split(key: Key, num: int = 2) -> Key:
         return jax.random.split(key, num) if key.ndim == 0 else jax.vmap(lambda one: jax.random.split(one, num))(key)
     words = _words(key)
     drawn = _hash(words[..., 0, None], words[..., 1, None], np.uint32(0), np.arange(num, dtype=np.uint32))
-    return jax.random.wrap_key_data(np.stack(drawn, axis=-1))
+    return _key(np.stack(drawn, axis=-1))
 
 
 def fold_in(key: Key, number: int) -> Key:
     """A new key of a key and a whole number from 0 to 2^32 - 1."""
     if not _known(key):
         return jax.random.fold_in(key, number)
-    return jax.random.wrap_key_data(np.concatenate(_hash(*_words(key)[:, None], np.uint32(0), np.uint32(number))))
+    first, second = _words(key)[:, None]
+    return _key(np.concatenate(_hash(first, second, np.uint32(0), np.uint32(number))))
 
 
 def one(keys: Key, index: int | np.ndarray) -> Key:
     """The key or keys at an index of an array of keys."""
     if not _known(keys):
         return keys[index]
-    return jax.random.wrap_key_data(_words(keys)[index])
+    return _key(_words(keys)[index])
 
 
 def _known(key: Key) -> bool:
+    config: Any = jax.config
     concrete = not isinstance(key, jax.core.Tracer)
-    return concrete and str(jax.random.key_impl(key)) == "threefry2x32" and bool(jax.config.jax_threefry_partitionable)
+    return concrete and str(jax.random.key_impl(key)) == "threefry2x32" and bool(config.jax_threefry_partitionable)
+
+
+def _key(words: Any) -> Key:
+    return jax.random.wrap_key_data(words)
 
 
 def _words(key: Key) -> np.ndarray:
     return np.asarray(jax.random.key_data(key))
 
 
-def _hash(a: np.ndarray, b: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _hash(a: np.ndarray, b: np.ndarray, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
     """Two words x, y under a key of two words a, b: twenty rounds of additions, rotations and exclusive ors."""
     schedule = (a, b, a ^ b ^ _PARITY)
     with np.errstate(over="ignore"):

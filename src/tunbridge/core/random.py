@@ -33,7 +33,7 @@ _TAIL = (0.00185829996, -0.00898645393, 0.0325498143, -0.140710745, 1.18631222, 
 """The same in (w - 11.7) / 5.7 above."""
 
 
-def fold_in(key: Key, number: Array) -> Key:
+def fold_in(key: Key, number: Array | int) -> Key:
     """A new key of a key and a number, for use at every step of a loop: a fraction of `jax.random.fold_in`'s work."""
     return split(key, 1, number)[0]
 

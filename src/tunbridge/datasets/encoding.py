@@ -1,6 +1,7 @@
 """How the columns of a table become numbers, and back: decided once on the training table, written as JSON."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -12,6 +13,10 @@ from tunbridge.datasets.table import listed
 
 _MOST_LEVELS = 100
 _MOST_CODES = 20
+
+
+def _row(number: int) -> str:
+    return f"row {number + 1}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,27 +63,27 @@ class Column:
             return (f"{self.name}={self.levels[-1]}",) if self.levels else (self.name,)
         return tuple(f"{self.name}={level}" for level in self.levels)
 
-    def codes(self, values: pa.ChunkedArray) -> np.ndarray:
-        """The number of each row's level."""
+    def codes(self, values: pa.ChunkedArray, place: Callable[[int], str] = _row) -> np.ndarray:
+        """The number of each row's level; `place` says where a row stands."""
         texts, known = _texts(values), {level: i for i, level in enumerate(self.levels)}
         strange = sorted(set(texts) - set(known))
         if strange:
-            row = texts.index(strange[0]) + 1
+            row = min(texts.index(level) for level in strange)
             raise InputError(
                 f"values of {self.name!r} that were there in training ({listed(list(self.levels))})",
-                f"{listed(strange)}, first in row {row}",
+                f"{listed(strange)}, first in {place(row)}",
                 "Leave these rows out, or train on data that has them.",
             )
         return np.array([known[text] for text in texts], np.int64)
 
-    def numbers(self, values: pa.ChunkedArray) -> np.ndarray:
+    def numbers(self, values: pa.ChunkedArray, place: Callable[[int], str] = _row) -> np.ndarray:
         """(rows, outputs): the number itself, or 1 in the place of the level."""
         if not self.levels:
             if not is_number(values.type) or _is_date(values.type) != self.date:
                 wanted = "dates" if self.date else "numbers"
                 raise InputError(f"{wanted} in {self.name!r}, as in training", f"{values.type}", "Convert the column.")
             return _floats(values)[:, None]
-        codes = self.codes(values)
+        codes = self.codes(values, place)
         if len(self.levels) < 3:
             return (codes == len(self.levels) - 1).astype(np.float64)[:, None]
         return np.eye(len(self.levels))[codes]
@@ -178,6 +183,11 @@ class Encoding:
         return [column.name for column in self.features if column.levels and column.levels != ("no", "yes")]
 
     @property
+    def kinds(self) -> dict[str, str]:
+        """What every cell of the other columns is to be."""
+        return {column.name: "a date" if column.date else "a number" for column in self.features if not column.levels}
+
+    @property
     def names(self) -> list[str]:
         """The names of the numbers that the inputs become."""
         return [name for column in self.features for name in column.outputs]
@@ -187,9 +197,9 @@ class Encoding:
         """The classes of the target; () where it is a number."""
         return self.targets[0].levels if self.task == "classification" else ()
 
-    def x(self, table: pa.Table) -> np.ndarray:
-        """Inputs (rows, numbers) in float64."""
-        return np.concatenate([column.numbers(table[column.name]) for column in self.features], axis=1)
+    def x(self, table: pa.Table, place: Callable[[int], str] = _row) -> np.ndarray:
+        """Inputs (rows, numbers) in float64; `place` says where a row of the table stands."""
+        return np.concatenate([column.numbers(table[column.name], place) for column in self.features], axis=1)
 
     def y(self, table: pa.Table) -> np.ndarray:
         """Targets: (rows, targets) in float64, or the number of each row's class (rows,)."""

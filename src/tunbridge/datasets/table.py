@@ -1,8 +1,9 @@
 """Tables as people keep them: CSV and Parquet files, read whole and refused with a sentence where they are broken."""
 
+import dataclasses
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,29 +12,125 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from tunbridge.core.errors import InputError
+from tunbridge.datasets.cells import Conventions, convert, odd_cell
+from tunbridge.datasets.dialect import SEPARATORS, Dialect, lines, refuse_ragged
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+_SUFFIXES = (*SEPARATORS, ".parquet")
 _SHOWN = 5
 
 
-def read(path: str | os.PathLike, text: Sequence[str] = ()) -> pa.Table:
-    """The table in a .csv, .tsv or .parquet file; columns named in `text` are taken letter by letter."""
+@dataclasses.dataclass(frozen=True)
+class Sheet:
+    """A table and the file that it was read from.
+
+    Parameters
+    ----------
+    table
+        Its columns.
+    path
+        The file.
+    dialect
+        How the file is written; None where it is not text.
+    conventions
+        What its cells were found to mean where they could mean two things.
+    notes
+        Sentences on how it was read.
+    """
+
+    table: pa.Table
+    path: Path
+    dialect: Dialect | None = None
+    conventions: Conventions = Conventions()
+    notes: tuple[str, ...] = ()
+
+    def places(self, rows: Sequence[int] | np.ndarray) -> str:
+        """Where rows, the first of which is 0, stand in the file: "lines 2, 3", or "rows 1, 2" of Parquet."""
+        plain = [int(row) for row in rows]
+        found = None if self.dialect is None else lines(self.path, self.dialect, plain)
+        word, numbers = ("row", [row + 1 for row in plain]) if found is None else ("line", found)
+        return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
+
+    def refuse_missing(self, names: Sequence[str]) -> None:
+        """InputError that names the columns and places with missing values, and the way out."""
+        found = [(name, rows) for name in names if len(rows := missing(self.table[name]))]
+        if found:
+            told = [
+                f"{name!r} ({self.places(rows[:_SHOWN])}{', ...' if len(rows) > _SHOWN else ''}; {len(rows)} in all)"
+                for name, rows in found[:_SHOWN]
+            ]
+            raise InputError(
+                "a value in every cell",
+                f"none in {'; '.join(told)}{'; ...' if len(found) > _SHOWN else ''}",
+                "Leave such rows out with --drop-missing, or such columns with --ignore, or fill them in first.",
+            )
+
+    def refuse_odd(self, wanted: Mapping[str, str | None]) -> None:
+        """InputError that names the first cell that is no number, or no date, in columns of text.
+
+        `wanted` says of each column whether it should be "a number" or "a date"; None asks what its other cells are.
+        """
+        for name, kind in wanted.items():
+            column = self.table[name]
+            odd = odd_cell(column, kind) if pa.types.is_string(column.type) else None
+            if odd is not None:
+                row, found, cell = odd
+                others = "as in training" if kind else "as its other cells are"
+                way = "or leave its row out" if kind else f"or add --categorical {name!r} or --ignore {name!r}"
+                raise InputError(
+                    f"{found} in every cell of {name!r}, {others}",
+                    f"{cell[:40]!r} in {self.places([row])} of {self.path.name}",
+                    f"Mend this cell, {way}.",
+                )
+
+
+def read(path: str | os.PathLike, text: Sequence[str] = (), like: Conventions = Conventions()) -> Sheet:
+    """The table in a .csv, .tsv or .parquet file.
+
+    Parameters
+    ----------
+    path
+        The file. Encoding and separator of text are found from it, numbers may have decimal commas, dates may have the
+        day or the month in front.
+    text
+        Columns that are taken letter by letter.
+    like
+        What cells mean that could mean two things, from an earlier file.
+    """
     path = Path(path)
     check_readable(path)
     suffix = path.suffix.lower()
+    dialect = None
     try:
-        table = _read_parquet(path) if suffix == ".parquet" else _read_csv(path, _DELIMITERS[suffix], text)
+        if suffix == ".parquet":
+            return Sheet(_tidy(_checked(_read_parquet(path), path)), path)
+        dialect = Dialect.of(path)
+        return _read_text(path, dialect, text, like)
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
+        if dialect is not None:
+            refuse_ragged(path, dialect)
         sentence = " ".join(str(error).split())[:200]
         raise InputError(f"a readable {suffix[1:]} file", f"{path}: {sentence}", "Mend the file.") from error
-    return _checked(table, path)
 
 
-def _read_csv(path: Path, delimiter: str, text: Sequence[str]) -> pa.Table:
-    parse = pyarrow.csv.ParseOptions(delimiter=delimiter, newlines_in_values=True)
-    kinds = {name: pa.string() for name in text}
-    convert = pyarrow.csv.ConvertOptions(strings_can_be_null=True, column_types=kinds)
-    return pyarrow.csv.read_csv(path, parse_options=parse, convert_options=convert)
+def _read_text(path: Path, dialect: Dialect, text: Sequence[str], like: Conventions) -> Sheet:
+    def arrow(letters: Sequence[str], only: Sequence[str] = (), point: str = ".") -> pa.Table:
+        return pyarrow.csv.read_csv(
+            path,
+            read_options=pyarrow.csv.ReadOptions(encoding=dialect.encoding),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=dialect.separator, newlines_in_values=True),
+            convert_options=pyarrow.csv.ConvertOptions(
+                strings_can_be_null=True,
+                column_types=dict.fromkeys(letters, pa.string()),
+                include_columns=list(only),
+                decimal_point=point,
+            ),
+        )
+
+    def again(names: list[str], comma: bool) -> pa.Table:
+        return arrow((), names, ",") if comma else arrow(names, names)
+
+    found = convert(_checked(arrow(text), path), text, like, dialect.separator, again)
+    return Sheet(_tidy(found.table), path, dialect, found.conventions, (*dialect.notes, *found.notes))
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -61,13 +158,13 @@ def _checked(table: pa.Table, path: Path) -> pa.Table:
     blank = [i for i, name in enumerate(table.column_names) if not name.strip()]
     if blank:
         raise InputError("a name for every column", f"none for column {blank[0] + 1}", "Name it, or take it out.")
-    return table.rename_columns([name.strip() for name in table.column_names]) if _padded(table) else table
+    return table
 
 
-def _padded(table: pa.Table) -> bool:
-    """Whether names carry spaces at their ends that may go: they stay different without."""
+def _tidy(table: pa.Table) -> pa.Table:
+    """Names without spaces at their ends, where they stay different without."""
     stripped = [name.strip() for name in table.column_names]
-    return stripped != table.column_names and len(set(stripped)) == len(stripped)
+    return table.rename_columns(stripped) if len(set(stripped)) == len(stripped) else table
 
 
 def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
@@ -86,7 +183,7 @@ def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
 
             parquet.write_table(table, temporary)
         else:
-            options = pyarrow.csv.WriteOptions(delimiter=_DELIMITERS[suffix])
+            options = pyarrow.csv.WriteOptions(delimiter=SEPARATORS[suffix])
             pyarrow.csv.write_csv(table, temporary, options)
         os.replace(temporary, path)
     finally:
@@ -97,7 +194,7 @@ def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
 def check_readable(path: str | os.PathLike) -> None:
     """InputError unless there is a file that may hold a table."""
     path = Path(path)
-    if path.suffix.lower() not in (*_DELIMITERS, ".parquet"):
+    if path.suffix.lower() not in _SUFFIXES:
         raise InputError("a file that ends in .csv, .tsv or .parquet", str(path), "Rename or convert it.")
     if not path.is_file():
         raise InputError("a file with the data", f"{path}, where there is none", "Check the path.")
@@ -106,7 +203,7 @@ def check_readable(path: str | os.PathLike) -> None:
 def check_writable(path: str | os.PathLike) -> None:
     """InputError unless a table can be written there."""
     path = Path(path)
-    if path.suffix.lower() not in (*_DELIMITERS, ".parquet"):
+    if path.suffix.lower() not in _SUFFIXES:
         raise InputError("an output that ends in .csv, .tsv or .parquet", str(path), "Change its name.")
     if not path.parent.is_dir():
         raise InputError("a folder to write into", f"{path.parent}, which is not there", "Make it first.")
@@ -117,25 +214,6 @@ def require(table: pa.Table, names: list[str], path: str | os.PathLike) -> None:
     missing = [name for name in names if name not in table.column_names]
     if missing:
         raise InputError(f"the column {listed(missing)} in {path}", f"{listed(table.column_names)}", "Check the names.")
-
-
-def refuse_missing(table: pa.Table, names: list[str]) -> None:
-    """InputError that names the columns and rows (the first row is 1) with missing values, and the way out."""
-    places = []
-    for name in names:
-        rows = missing(table[name])
-        if len(rows):
-            more = ", ..." if len(rows) > _SHOWN else ""
-            places.append(
-                f"{name!r} (rows {', '.join(str(row + 1) for row in rows[:_SHOWN])}{more}; {len(rows)} in all)"
-            )
-    if places:
-        where = "; ".join(places[:_SHOWN]) + ("; ..." if len(places) > _SHOWN else "")
-        raise InputError(
-            "a value in every cell",
-            f"none in {where}",
-            "Leave such rows out with --drop-missing, or such columns with --ignore, or fill them in first.",
-        )
 
 
 def missing(column: pa.ChunkedArray) -> np.ndarray:

@@ -2,7 +2,8 @@
 
 import abc
 import os
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -12,12 +13,14 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood, Network, Predictive, Prior
+from tunbridge.estimators.parameters import changed, nested
 from tunbridge.estimators.rows import distinct
 from tunbridge.inference.base import Method
 from tunbridge.inference.registry import METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model import defaults
 from tunbridge.model.model import Model
+from tunbridge.model.networks import MLP
 
 
 class BayesianEstimator(BaseEstimator, abc.ABC):
@@ -26,7 +29,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
     def __init__(
         self,
         method: str | Method = "laplace",
-        network: Network | None = None,
+        network: Network | Sequence[int] | None = None,
         prior: Prior | None = None,
         likelihood: Likelihood | None = None,
         checkpoint: str | os.PathLike | None = None,
@@ -43,6 +46,36 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         self.progress = progress
         self.random_state = random_state
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Parameters by name; with `deep` also the fields of their parts, as "method__point__step_size"."""
+        params = super().get_params(deep=False)
+        if not deep:
+            return params
+        return params | {path: value for name in params for path, value in nested(name, self._part(name)).items()}
+
+    def set_params(self, **params: Any) -> Self:
+        """Change parameters, or fields of their parts: a part is replaced by one that has other fields."""
+        own = {name: value for name, value in params.items() if "__" not in name}
+        changes: dict[str, dict[str, Any]] = {}
+        for path in sorted(set(params) - set(own)):
+            name, _, rest = path.partition("__")
+            changes.setdefault(name, {})[rest] = params[path]
+        super().set_params(**own, **{name: getattr(self, name, None) for name in changes if name not in own})
+        for name, more in changes.items():
+            setattr(self, name, changed(name, self._part(name), more))
+        return self
+
+    def _part(self, name: str) -> Any:
+        """A parameter as the part that it stands for, where it is a name, hidden units or a default."""
+        given = getattr(self, name)
+        if name == "method" and isinstance(given, str) and given in METHODS:
+            return METHODS[given]()
+        if name == "network" and (given is None or isinstance(given, list | tuple)):
+            return as_network(given)
+        if name == "prior" and given is None:
+            return defaults.prior()
+        return given
+
     def predictive(self, X: Any) -> Predictive:
         """The predictive distribution at X, in the units of the data: `log_prob`, `epistemic`, `sample` and the rest.
 
@@ -53,8 +86,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
     def _learn(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, likelihood: Likelihood) -> None:
         """Fit the standardised model to the rows that count."""
-        network = defaults.network() if self.network is None else self.network
-        prior = defaults.prior() if self.prior is None else self.prior
+        network, prior = as_network(self.network), self._part("prior")
         rows = distinct(x, y, weight)
         if len(rows[0]) < 2:
             raise InputError(
@@ -77,6 +109,19 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         if not isinstance(self.method, Method):
             raise InputError("method= as a name or a method", repr(self.method)[:60], 'Write "map", or tb.MAP().')
         return self.method
+
+
+def as_network(given: Any) -> Network:
+    """A network as it is, hidden units as an `MLP` that has them, None as the default."""
+    if given is None:
+        return defaults.network()
+    if isinstance(given, list | tuple):
+        if all(isinstance(units, int | np.integer) and not isinstance(units, bool) and units > 0 for units in given):
+            return MLP(tuple(int(units) for units in given))
+    elif isinstance(given, Network) and not isinstance(given, type):
+        return given
+    expected = "network= as a network, or the units of its hidden layers as positive whole numbers"
+    raise InputError(expected, repr(given)[:60], "Write network=(50, 50), or network=tb.networks.MLP((50, 50)).")
 
 
 def weights(sample_weight: Any, x: np.ndarray) -> np.ndarray | None:

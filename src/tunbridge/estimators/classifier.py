@@ -1,7 +1,7 @@
 """Classes from tables."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -29,7 +29,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     method
         A name of `tunbridge.METHODS`, or a method.
     network
-        None is ``MLP((50, 50))``.
+        A network, or the units of its hidden layers: ``(50, 50)`` is ``MLP((50, 50))``, and so is None.
     prior
         Of the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, a scale around 1 that is unknown.
     likelihood
@@ -65,7 +65,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     def __init__(
         self,
         method: str | Method = "laplace",
-        network: Network | None = None,
+        network: Network | Sequence[int] | None = None,
         prior: Prior | None = None,
         likelihood: Likelihood | None = None,
         class_weight: str | Mapping[Any, float] | None = None,

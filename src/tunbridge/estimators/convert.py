@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
 
-from tunbridge.core.data import Data
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.loaders import as_data
 from tunbridge.core.types import Key, Likelihood, Params, Prior
 from tunbridge.inference.base import Method
 from tunbridge.inference.point import masks
@@ -22,7 +23,7 @@ from tunbridge.model.priors import Normal, fan_in
 
 def to_bayesian(
     module: Any,
-    data: Data,
+    data: Any,
     method: str | Method = "mcdropout",
     *,
     key: Key,
@@ -39,7 +40,7 @@ def to_bayesian(
     module
         An Equinox, Flax, Keras or PyTorch module.
     data
-        What it was trained on, in the units it takes.
+        What it was trained on, in the units it takes: as `Method.fit` takes it.
     method
         A name of `tunbridge.METHODS`, or a method.
     key
@@ -48,7 +49,7 @@ def to_bayesian(
         None is ``Normal(fan_in(1.0))``.
     likelihood
         None asks the data: whole-number labels are classes, of which the network has a logit each (or one for two);
-        other numbers have normal noise of unknown scale, around sd(y).
+        other numbers have normal noise of unknown scale, around sd(y) (of a loader, that of its first batch).
     options
         Those of `Method.fit`.
 
@@ -62,18 +63,20 @@ def to_bayesian(
     >>> tb.to_bayesian(module, data, quick, key=jax.random.key(2), likelihood=noise).predict(data.x).epistemic.shape
     (40, 1)
     """
-    network = from_module(module, data.x[:1])
+    data = as_data(data)
+    rows = data.first if isinstance(data, Stream) else data
+    network = from_module(module, rows.x[:1])
     chosen = METHODS[method]() if isinstance(method, str) else method
-    labels = data.y.ndim == 1 and jnp.issubdtype(data.y.dtype, jnp.integer)
+    labels = rows.y.ndim == 1 and jnp.issubdtype(rows.y.dtype, jnp.integer)
     weights = network.weights  # type: ignore[attr-defined]
     if likelihood is None:
-        outputs = jax.eval_shape(network.apply, weights, data.x[:1]).shape[-1]
+        outputs = jax.eval_shape(network.apply, weights, rows.x[:1]).shape[-1]
         classes = Bernoulli() if outputs == 1 else Categorical(outputs)
-        likelihood = classes if labels else Gaussian(dist.Gamma(0.5, 1.0 / jnp.maximum(jnp.std(data.y), 1e-30)))
+        likelihood = classes if labels else Gaussian(dist.Gamma(0.5, 1.0 / jnp.maximum(jnp.std(rows.y), 1e-30)))
     model = Model(network, Normal(fan_in(1.0)) if prior is None else prior, likelihood)
     if isinstance(chosen, Ensemble):
         return chosen.fit(model, data, key=key, **options)
-    return chosen.fit(model, data, key=key, init=_start(chosen, model, weights, data), **options)
+    return chosen.fit(model, data, key=key, init=_start(chosen, model, weights, rows), **options)
 
 
 def _start(method: Method, model: Model, weights: Any, data: Data) -> Params:

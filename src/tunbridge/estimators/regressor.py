@@ -24,7 +24,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     method
         A name of `tunbridge.METHODS`, or a method.
     network
-        None is ``MLP((50, 50))``.
+        A network, or the units of its hidden layers: ``(50, 50)`` is ``MLP((50, 50))``, and so is None.
     prior
         Of the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, a scale around 1 that is unknown.
     likelihood

@@ -17,6 +17,7 @@ from jax import Array
 from tunbridge.core import keys, provenance
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
+from tunbridge.core.loaders import as_data
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
@@ -39,7 +40,7 @@ class Method(eqx.Module):
     def fit(
         self,
         model: Model,
-        data: Data | Stream,
+        data: Any,
         *,
         key: Key,
         init: Params | Posterior | None = None,
@@ -53,7 +54,8 @@ class Method(eqx.Module):
         Parameters
         ----------
         model, data
-            What is believed, and what was seen.
+            What is believed, and what was seen: `Data`, a pair (x, y), a stream of `Data.from_batches`, or a loader
+            of batches (x, y) that knows its number of rows, as PyTorch's DataLoader does.
         key
             Decides everything random: the same key on the same machine gives the same result to the bit.
         init
@@ -75,7 +77,7 @@ class Method(eqx.Module):
         logger.info("%s begins", type(self).__name__)
         began = time.perf_counter()
         programs.keep()
-        (posterior,) = self.posteriors(model, data, key, 1, options)
+        (posterior,) = self.posteriors(model, as_data(data), key, 1, options)
         record = provenance.record(self, posterior.model, time.perf_counter() - began, clock.cut)
         logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))
         return dataclasses.replace(posterior, provenance=record)
@@ -169,7 +171,7 @@ class Iterative(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """All members of all posteriors, driven in one loop."""
-        check_door(model, data, key)
+        check_door(model, key)
         model = self.believed(model)
         if isinstance(data, Stream):
             model, rows = model.bind(data.first)
@@ -219,13 +221,11 @@ class Iterative(Method):
         return full
 
 
-def check_door(model: Model, data: Data | Stream, key: Key) -> None:
-    """InputError unless these are a model, data and a key that a method can start from."""
+def check_door(model: Model, key: Key) -> None:
+    """InputError unless these are a model and a key that a method can start from; `fit` has seen to the data."""
     if not isinstance(model, Model):
         raise InputError("a tb.Model", type(model).__name__, "Write tb.Model(network, prior, likelihood).")
     if not model.prior.proper:
         raise improper(type(model.prior).__name__)
-    if not isinstance(data, Data | Stream):
-        raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
     if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
         raise InputError("key= as a JAX key", repr(key)[:40], "Write key=jax.random.key(0).")

@@ -82,7 +82,7 @@ class Sampler(Iterative):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Refuse inputs to be kept at that the network cannot take; then all chains."""
-        if self.run.keep is not None and isinstance(model, Model) and isinstance(data, Data | Stream):
+        if self.run.keep is not None and isinstance(model, Model):
             bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
             weights = jax.eval_shape(bound.network.init, jax.random.key(0), rows.x)
             bound.check_inputs(weights, self.run.keep)

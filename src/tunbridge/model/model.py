@@ -45,9 +45,10 @@ class Model(eqx.Module):
         roles = (("network", Network), ("prior", Prior), ("likelihood", Likelihood))
         for name, protocol in roles:
             if not isinstance(part := getattr(self, name), protocol):
+                missing = [method for method in vars(protocol) if method[0] != "_" and not hasattr(part, method)]
                 raise InputError(
                     f"a {name} with the methods of {protocol.__name__}",
-                    repr(part)[:80],
+                    f"{repr(part)[:80]} without {', '.join(missing)}",
                     f"Take one from tb.{protocol.__name__.lower()}s, as in tb.Model(network, prior, likelihood).",
                 )
 

@@ -110,6 +110,7 @@ class HostCursor:
         self.shape = jax.tree.map(jnp.shape, self.first)
         self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(self.first), 1)))
         self._iterator: Iterator | None = None
+        self._heads: list = []
 
     def take(self, start: int, count: int) -> Stacked:
         """The next `count` batches, padded to the capacity so that one program serves all."""
@@ -119,7 +120,9 @@ class HostCursor:
 
     def _next(self) -> Data:
         if self._iterator is None:
-            self._iterator = itertools.islice(iter(self.stream.make(self.epoch)), self.used, None)
+            batches = iter(self.stream.make(self.epoch))
+            self._heads = list(itertools.islice(batches, 1))
+            self._iterator = itertools.islice(itertools.chain(self._heads, batches), self.used, None)
         pair = next(self._iterator, None)
         if pair is None:
             if self.used == 0:
@@ -131,12 +134,23 @@ class HostCursor:
             self.epoch, self.used, self._iterator = self.epoch + 1, 0, None
             return self._next()
         self.used += 1
-        rows = Data(*pair)
-        batch = jax.tree.map(np.asarray, Data(rows.x, self._check(rows.y)))
+        batch = self._filled(self._read(pair))
         if (shape := jax.tree.map(jnp.shape, batch)) != self.shape:
             raise InputError(
                 f"batches of one shape, {self.shape.x} as the first",
                 f"{shape.x} in epoch {self.epoch}, batch {self.used - 1}",
-                "Drop or fill up the last batch of an epoch.",
+                "Let every batch have as many rows and columns as the first.",
             )
         return batch
+
+    def _read(self, pair: Any) -> Data:
+        rows = Data(*pair)
+        return jax.tree.map(np.asarray, Data(rows.x, self._check(rows.y)))
+
+    def _filled(self, batch: Data) -> Data:
+        """A batch with too few rows wraps to the start of its epoch."""
+        missing = self.first.num - batch.num
+        if missing <= 0 or batch.x.shape[1:] != self.first.x.shape[1:]:
+            return batch
+        head = self._read(self._heads[0])
+        return jax.tree.map(lambda rows, more: np.concatenate([rows, more[:missing]]), batch, head)

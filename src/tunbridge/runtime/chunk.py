@@ -138,8 +138,8 @@ def _chunk(
         t, carry, cursor, buffer, count = loop
         boundary = plan.warmup + (jax.lax.div(jnp.maximum(t - plan.warmup, 0), plan.thin) + 1) * plan.thin
         end = jnp.minimum(boundary, stop)
-        strides = (jax.lax.div(number, np.int32(stride)) for number in (t, end))
-        carry, cursor = jax.lax.fori_loop(*strides, walk, (carry, cursor))
+        first, last = (jax.lax.div(number, np.int32(stride)) for number in (t, end))
+        carry, cursor = jax.lax.fori_loop(first, last, walk, (carry, cursor))
         due = end == boundary
         found = jax.lax.cond(due, lambda: entry(method, target, carry), lambda: empty)
         buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, found)

@@ -152,12 +152,8 @@ def run(
     The clock and the callbacks act between chunks; a callback that returns True ends the run.
     """
     plan = duration.plan()
-    if isinstance(data, Stream) and not data.restartable and (options.checkpoint is not None or len(keys) > 1):
-        raise InputError(
-            "data that can be restarted, which checkpoint= and several members need",
-            "a bare iterable",
-            "Use Data.from_batches(make, num=N) with a function make(epoch).",
-        )
+    if isinstance(data, Stream):
+        _refuse_stream(data, options.checkpoint is not None, len(keys))
     method, target, init = strong(method), strong(target), strong(options.init)
     size, own = duration.batch_size, member_keys(keys)
     rows = data if isinstance(data, Stream) else data.padded(masked=size is None or size >= data.num)
@@ -174,6 +170,16 @@ def run(
     unfinished = [lane.step for lane in lanes if not lane.finished]
     options.clock.record(min(unfinished or [max(lane.step for lane in lanes)]), plan.steps, not unfinished)
     return [trace for lane in lanes for trace in _traces(lane)]
+
+
+def _refuse_stream(data: Stream, saved: bool, members: int) -> None:
+    """InputError where batches would have to come again that do not."""
+    if (saved and not data.restartable) or (members > 1 and not data.repeatable):
+        raise InputError(
+            "data that can be restarted, which checkpoint= and several members need",
+            "batches that come once" if not data.repeatable else "batches in an order of their own",
+            "Use Data.from_batches(make, num=N) with a function make(epoch) that gives the same batches again.",
+        )
 
 
 def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:

@@ -318,7 +318,7 @@ def test_more_rows_must_be_rows_of_the_model(trained):
     with pytest.raises(tb.InputError, match="outputs"):
         trained.update(tb.Data(np.zeros((2, 3)), np.zeros((2, 2))))
     with pytest.raises(tb.InputError, match=r"tb\.Data"):
-        trained.update((np.zeros((2, 3)), np.zeros(2)))
+        trained.update(np.zeros((2, 3)))
 
 
 @pytest.mark.slow

@@ -119,7 +119,7 @@ class Baseline(Method):
 
 def check_kind(model: Model, data: Data | Stream, key: Key) -> tuple[Model, Data]:
     """Model and data bound to each other; InputError unless they are of numbers or classes, and all rows at hand."""
-    check_door(model, data, key)
+    check_door(model, key)
     if not isinstance(model.likelihood, OfNumbers | OfClasses):
         got = type(model.likelihood).__name__
         raise InputError("a likelihood of numbers or of classes for a baseline", got, "Compare without baselines.")

@@ -98,7 +98,7 @@ class Course:
             fitted.structure,
             method.subset,
             value,
-            *jax.device_put((np.asarray(fitted.decrement, value.dtype),)),
+            jax.device_put(np.asarray(fitted.decrement, value.dtype)),
             {"log_evidence": jax.device_put(np.asarray([*self.curve, float(value)], value.dtype))},
             notes=notes,
         )

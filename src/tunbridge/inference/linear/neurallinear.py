@@ -77,7 +77,7 @@ class NeuralLinear(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Features first, then the layer above each."""
-        check_door(model, data, key)
+        check_door(model, key)
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
         self._refuse(bound, np.asarray(rows.x[: door.TRIED_ROWS]))

@@ -9,8 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core.data import Data, Stream, check_x
+from tunbridge.core.data import Stream, check_x
 from tunbridge.core.errors import InputError
+from tunbridge.core.loaders import as_data
 from tunbridge.core.types import Key, Params, Predictive, PyTree
 from tunbridge.inference.linear import evidence, features
 from tunbridge.inference.linear.conjugate import Family, NormalInverseGamma
@@ -71,14 +72,13 @@ class LinearLayer(Posterior):
         params = _raw(model, params, features.with_layer(weights, index, layer))
         return LinearLayer(model, key, params, family, moments, solved, noise, value, **rest)
 
-    def update(self, data: Data | Stream) -> "LinearLayer":
+    def update(self, data: Any) -> "LinearLayer":
         """The posterior after more rows: features, prior scales and noise as they are, nothing is trained.
 
         Rows may come in any portions: the result is that of all rows at once.
         """
+        data = as_data(data)
         rows = data.first if isinstance(data, Stream) else data
-        if not isinstance(rows, Data):
-            raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
         weights = self.model.weights(self.params)
         self.model.check_inputs(weights, rows.x, self.model.likelihood.num_outputs(self.model.likelihood.check(rows.y)))
         moments = self.moments + features.gather(self.model, weights, data)

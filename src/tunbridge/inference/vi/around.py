@@ -74,7 +74,7 @@ class AroundPoint(Iterative):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Means first, then q around each."""
-        check_door(model, data, key)
+        check_door(model, key)
         bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
         like = jax.eval_shape(lambda k: bound.sample_params(k, bound.example()), jax.random.key(0))
         self.form.check(like, bound.network.layout(like.weights))

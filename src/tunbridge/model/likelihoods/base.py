@@ -93,9 +93,17 @@ class OfNumbers(_Matrix):
         y = y[:, None] if y.ndim == 1 else y
         return y.astype(jax.dtypes.canonicalize_dtype(float))
 
+    def num_outputs(self, y: Array) -> int:
+        """One an output of y."""
+        return y.shape[1]
+
     def measured(self, y: Array) -> np.ndarray:
         """Which columns of y have units, (outputs,): all."""
         return np.ones(y.shape[1], bool)
+
+    @abc.abstractmethod
+    def in_units(self, scale: Array) -> Self:
+        """The same noise for y / scale: known numbers are converted."""
 
     def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:
         """Y moved towards the centres, to that share of its residuals."""

@@ -1,5 +1,6 @@
 """PyTorch's convolutions, pools and norms in JAX: points are axis 0, channels axis 1."""
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -48,19 +49,40 @@ def convolution(
     return outputs if bias is None else outputs + _channels(bias, outputs.ndim)
 
 
-def _pooled(x: Array, start: float, join: Callable, rank: int, kernel: Any, stride: Any, pad: Any, step: Any) -> Array:
+def _pooled(x: Array, start: float, join: Callable, rank: int, kernel: Any, stride: Any, pad: Any) -> Array:
     margins = [(0, 0), (0, 0), *((p, p) for p in _each(pad, rank))]
-    window, strides, steps = (
-        (1, 1, *_each(value, rank)) for value in (kernel, kernel if stride in (None, [], ()) else stride, step)
+    window, strides = (
+        (1, 1, *_each(value, rank)) for value in (kernel, kernel if stride in (None, [], ()) else stride)
     )
-    return jax.lax.reduce_window(x, jnp.asarray(start, x.dtype), join, window, strides, margins, window_dilation=steps)
+    begin = np.asarray(start, x.dtype)  # a constant also under jit: JAX has gradients only for those it recognises
+    return jax.lax.reduce_window(x, begin, join, window, strides, margins)
 
 
 def _max_pool(rank: int) -> Callable:
     def pool(x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> Array:
-        return _pooled(x, -jnp.inf, jax.lax.max, rank, kernel_size, stride, padding, dilation)
+        least = -np.inf if jnp.issubdtype(x.dtype, jnp.floating) else jnp.iinfo(x.dtype).min
+        if _each(dilation, rank) == (1,) * rank:
+            return _pooled(x, least, jax.lax.max, rank, kernel_size, stride, padding)
+        return jnp.max(_spread(x, least, rank, kernel_size, stride, padding, dilation), axis=0)
 
     return pool
+
+
+def _spread(x: Array, start: float, rank: int, kernel: Any, stride: Any, pad: Any, step: Any) -> Array:
+    """(places of the window, ...outputs), for windows with gaps: JAX has no gradient of their maximum."""
+    sizes, steps = _each(kernel, rank), _each(step, rank)
+    strides = _each(kernel if stride in (None, [], ()) else stride, rank)
+    margins = [(0, 0), (0, 0), *((p, p) for p in _each(pad, rank))]
+    padded = jnp.pad(x, margins, constant_values=start)
+    axes = list(zip(padded.shape[2:], sizes, steps, strides, strict=True))
+
+    def cuts(offsets: tuple[int, ...]) -> list[slice]:
+        return [
+            slice(i * gap, i * gap + length - gap * (size - 1), by)
+            for i, (length, size, gap, by) in zip(offsets, axes, strict=True)
+        ]
+
+    return jnp.stack([padded[:, :, *cuts(offsets)] for offsets in itertools.product(*map(range, sizes))])
 
 
 def _avg_pool(rank: int) -> Callable:
@@ -68,7 +90,7 @@ def _avg_pool(rank: int) -> Callable:
         x: Array, kernel_size: Any, stride: Any = None, padding: Any = 0, *, count_include_pad: bool = True
     ) -> Array:
         def summed(values: Array) -> Array:
-            return _pooled(values, 0.0, jax.lax.add, rank, kernel_size, stride, padding, 1)
+            return _pooled(values, 0.0, jax.lax.add, rank, kernel_size, stride, padding)
 
         if count_include_pad:
             return summed(x) / math.prod(_each(kernel_size, rank))

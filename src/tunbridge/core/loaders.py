@@ -1,0 +1,81 @@
+"""What people have at hand as data, as `Data` or `Stream`: pairs (x, y), and loaders such as PyTorch's."""
+
+from collections.abc import Iterable, Iterator, Sized
+from typing import Any
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
+
+_WRITE = (
+    "Write tb.Data(x, y), or tb.Data.from_batches(batches, num=...) with the number of rows of an epoch. "
+    "A Dataset of PyTorch goes into a DataLoader(dataset, batch_size=128) first."
+)
+
+
+def as_data(given: Any) -> Data | Stream:
+    """`Data` and `Stream` as they are, a pair (x, y) as `Data`, a loader as a `Stream`; InputError for other things.
+
+    A loader is an iterable of batches (x, y) that can be read again and whose `sampler` or `dataset` has a length: the
+    number of rows of an epoch. Tensors of PyTorch become arrays.
+    """
+    if isinstance(given, Data | Stream):
+        return given
+    if isinstance(given, tuple):
+        return Data(*as_pair(given))
+    num = _rows(given)
+    if num is None:
+        raise InputError("data as tb.Data, a pair (x, y) or a loader of such pairs", type(given).__name__, _WRITE)
+    if getattr(given, "persistent_workers", False):
+        raise InputError(
+            "a loader that can be read several times at once",
+            "persistent_workers=True",
+            "Write persistent_workers=False.",
+        )
+    return Stream(_Pairs(given), num)
+
+
+def as_pair(given: Any) -> tuple[Any, Any]:
+    """The x and y of a pair, as arrays where they were tensors; InputError unless it is one, of rows in memory."""
+    if not isinstance(given, tuple):
+        do = "Write tb.Data(x, y), or (x, y), with all rows."
+        raise InputError("rows in memory, as tb.Data or a pair (x, y)", type(given).__name__, do)
+    if len(given) != 2:
+        raise InputError(
+            "a pair (x, y)", f"a tuple of {len(given)}", "Write (x, y), or tb.Data(x, y, weight) for weighted rows."
+        )
+    return _array(given[0]), _array(given[1])
+
+
+class _Pairs:
+    """The batches of a loader, read anew at each turn."""
+
+    def __init__(self, loader: Iterable):
+        self._loader = loader
+
+    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+        for batch in self._loader:
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                raise InputError(
+                    "batches as pairs (x, y)",
+                    type(batch).__name__ + (f" of {len(batch)}" if isinstance(batch, tuple | list) else ""),
+                    "Write tb.Data.from_batches(lambda epoch: ((batch['x'], batch['y']) for batch in loader), "
+                    "num=...), with the names of your inputs and targets.",
+                )
+            yield as_pair(tuple(batch))
+
+
+def _rows(loader: Any) -> int | None:
+    """How many rows an epoch of a loader has, where it says so."""
+    if isinstance(loader, Iterable) and not isinstance(loader, Iterator):
+        for source in (getattr(loader, "sampler", None), getattr(loader, "dataset", None)):
+            if isinstance(source, Sized):
+                return len(source)
+    return None
+
+
+def _array(values: Any) -> Any:
+    """A tensor of PyTorch as an array; NumPy lacks bfloat16. Everything else as it is."""
+    if type(values).__module__.partition(".")[0] != "torch":
+        return values
+    tensor = values.detach().cpu()
+    return (tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor).numpy()

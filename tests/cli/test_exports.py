@@ -1,0 +1,77 @@
+"""Tables as spreadsheets export them, from the file to the answer."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cli.commands import call
+
+QUICK = ("-m", "map", "--hidden", "4", "--seconds", "0.1")
+
+
+def _german(path, rows):
+    lines = [
+        f"{str(round(x, 3)).replace('.', ',')};{day:02d}/03/2020;{town};{y:.2f}".replace(".", ",")
+        for x, day, town, y in rows
+    ]
+    path.write_bytes(("größe;wann;ort;preis\n" + "\n".join(lines) + "\n").encode("latin-1"))
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("exports")
+    rng = np.random.default_rng(0)
+    rows = [(x, 1 + i % 28, "Köln" if i % 2 else "Ulm", 3 * x) for i, x in enumerate(rng.normal(10, 2, 40))]
+    code, said, error = call("fit", _german(folder / "data.csv", rows), "-t", "preis", "--out", folder / "run", *QUICK)
+    assert code == 0, error
+    return folder, said
+
+
+def test_a_german_export_is_read_as_its_author_meant_it(fitted):
+    folder, said = fitted
+    assert "Windows-1252" in said
+    assert "separated by semicolons" in said
+    assert "3 inputs: 2 numbers, 1 categories." in said
+    facts = json.loads((folder / "run" / "run.json").read_text(encoding="utf-8"))
+    assert facts["conventions"] == {"decimal_comma": True, "day_first": True}
+    assert [column["date"] for column in facts["encoding"]["features"]] == [False, True, False]
+
+
+def test_new_rows_are_read_by_the_conventions_of_the_training_rows(fitted, tmp_path):
+    """Alone, each cell could mean two things: 10,250 and 01/03/2020."""
+    one = tmp_path / "one.csv"
+    one.write_text('größe,wann,ort\n"10,250",01/03/2020,Ulm\n', encoding="utf-8")
+    two = tmp_path / "two.csv"
+    two.write_text("größe,wann,ort\n10.25,2020-03-01,Ulm\n", encoding="utf-8")
+    answers = [call("predict", fitted[0] / "run", path) for path in (one, two)]
+    assert answers[0] == answers[1]
+    assert answers[0][0] == 0
+
+
+@pytest.mark.parametrize(
+    ("row", "sentence"),
+    [
+        ("viel;01/03/2020;Ulm", "a number in every cell of 'größe', as in training; got 'viel' in line 3 of new.csv"),
+        ("1,5;bald;Ulm", "a date in every cell of 'wann', as in training; got 'bald' in line 3 of new.csv"),
+        ("1,5;01/03/2020;Bonn", "got 'Bonn', first in line 3"),
+        ("1,5;;Ulm", "none in 'wann' (line 3; 1 in all)"),
+    ],
+)
+def test_a_new_row_that_cannot_be_read_is_named_by_line_and_column(fitted, row, sentence, tmp_path):
+    path = tmp_path / "new.csv"
+    path.write_text(f"größe;wann;ort\n2,5;13/03/2020;Ulm\n{row}\n", encoding="latin-1")
+    code, _, error = call("predict", fitted[0] / "run", path)
+    assert code == 2
+    assert sentence in error
+
+
+def test_a_bad_cell_is_named_before_a_fit_and_can_be_ignored(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("x,n,y\n" + "".join(f"{i},{i}.5,{i}.25\n" for i in range(29)) + "30,12x,1.5\n")
+    code, _, error = call("fit", path, "-t", "y", "--out", tmp_path / "run", *QUICK)
+    assert code == 2
+    assert "a number in every cell of 'n', as its other cells are; got '12x' in line 31 of data.csv" in error
+    code, _, error = call("fit", path, "-t", "y", "--ignore", "n", "--out", tmp_path / "run", *QUICK)
+    assert code == 0, error
