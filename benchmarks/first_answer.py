@@ -9,6 +9,7 @@ are short, since what counts is the first fit less the second. Programs are thos
 
 import json
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -118,6 +119,36 @@ def fit(text):
     return found
 
 
+def estimators():
+    """`BayesianRegressor` with its defaults: 506 rows and their three folds, then 20,000 rows."""
+    import jax
+    import numpy as np
+    from sklearn.datasets import make_friedman1
+    from sklearn.model_selection import cross_val_score
+
+    import tunbridge as tb
+
+    programs, found = [], {}
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda name, *_, **__: programs.append(name) if name.endswith("backend_compile_duration") else None
+    )
+
+    def timed(name, call):
+        programs.clear()
+        began = clocks()
+        call()
+        found[name], found[f"programs of {name}"] = since(began), len(programs)
+
+    x, y = make_friedman1(506, 13, noise=1.0, random_state=0)
+    regressor = tb.BayesianRegressor(progress=False, random_state=0)
+    timed("506 x 13", lambda: regressor.fit(x, y).predict(x, return_std=True))
+    timed("cross_val_score, cv=3", lambda: cross_val_score(regressor, x, y, cv=3))
+    timed("cross_val_score, cv=3, again", lambda: cross_val_score(regressor, x + np.float64(1.0), y, cv=3))
+    x, y = make_friedman1(20_000, 20, noise=1.0, random_state=0)
+    timed("20,000 x 20", lambda: regressor.fit(x, y).predict(x, return_std=True))
+    return found
+
+
 def child(task):
     """One process's figures; nothing is compiled before and nothing is kept."""
     with tempfile.TemporaryDirectory() as nothing:
@@ -139,10 +170,13 @@ def command_line(repeats=3):
         environment = {**os.environ, "XDG_CACHE_HOME": folder}
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
 
-        def call(*words):
-            command = ["/usr/bin/env", "bash", "-c", 'TIMEFORMAT="%U %S"; time "$@" > /dev/null 2>&1', "-", *words]
-            said = subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stderr
-            return sum(map(float, said.split()))
+        def call(*words, expected=0):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if done.returncode != expected:
+                raise SystemExit(f"{' '.join(words)} ended with {done.returncode}: {done.stderr}")
+            return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
         tunbridge = [str(Path(sys.executable).parent / "tunbridge")]
         data = datasets.diabetes()
@@ -152,16 +186,16 @@ def command_line(repeats=3):
         table.write_text("\n".join(lines))
         call(*tunbridge, "fit", str(table), "--target", "y", "--method", "map", "--out", str(run))
         calls = {
-            "tunbridge --help": ["--help"],
-            "tunbridge methods": ["methods"],
-            "tunbridge bench --list": ["bench", "--list"],
-            "tunbridge fit, a wrong path": ["fit", "nowhere.csv", "--target", "y"],
-            "tunbridge predict": ["predict", str(run), str(table), "--out", str(Path(folder) / "p.csv"), "--overwrite"],
+            "tunbridge --help": (["--help"], 0),
+            "tunbridge methods": (["methods"], 0),
+            "tunbridge bench --list": (["bench", "--list"], 0),
+            "tunbridge fit, a wrong path": (["fit", "nowhere.csv", "--target", "y"], 2),
+            "tunbridge predict": (["predict", str(run), str(table), "--out", str(Path(folder) / "p.csv")], 0),
         }
-        call(*tunbridge, *calls["tunbridge predict"])
+        call(*tunbridge, *calls["tunbridge predict"][0])
         return {
-            name: round(statistics.median(call(*tunbridge, *words) for _ in range(repeats)), 2)
-            for name, words in calls.items()
+            name: round(statistics.median(call(*tunbridge, *words, expected=code) for _ in range(repeats)), 2)
+            for name, (words, code) in calls.items()
         }
 
 
@@ -181,11 +215,12 @@ def main(names):
     for name in names:
         rows[name] = row(name)
         print(name, json.dumps(rows[name]), flush=True)
-    record("first_answer", {"methods": rows, "command line": command_line()})
+    record("first_answer", {"methods": rows, "estimators": child("estimators"), "command line": command_line()})
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
-        print(json.dumps(scan() if sys.argv[2] == "scan" else fit(sys.argv[2])))
+        tasks = {"scan": scan, "estimators": estimators}
+        print(json.dumps(tasks[sys.argv[2]]() if sys.argv[2] in tasks else fit(sys.argv[2])))
     else:
         main(sys.argv[1:] or list(METHODS))

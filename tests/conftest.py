@@ -17,6 +17,16 @@ matplotlib.use("Agg")
 jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+_MOST_BYTES = 1.2e9
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _bounded_memory():
+    """A worker forgets compiled programs when they fill more than its share; the folder keeps them."""
+    yield
+    pages = int(Path("/proc/self/statm").read_text().split()[1]) if Path("/proc/self/statm").exists() else 0
+    if pages * os.sysconf("SC_PAGE_SIZE") > _MOST_BYTES:
+        jax.clear_caches()
 
 
 @pytest.fixture

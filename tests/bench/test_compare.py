@@ -104,7 +104,7 @@ def test_a_fit_that_was_cut_is_marked_and_not_recommended():
     assert [row["stopped"].split(" of ")[-1] for row in table.rows] == ["100,000,000", "", ""]
     assert table.best != "map"
     assert "map" not in {table.recommendation.method, table.recommendation.best, *table.recommendation.differences}
-    assert "of 100,000,000 steps by the limit of 0.05 seconds: not run to convergence." in str(table)
+    assert "of 100,000,000 steps by the limit of 0.05 seconds: not run to convergence." in " ".join(str(table).split())
     alone = tb.compare(_model(), *_split(), {"map": methods["map"]}, baselines=False, max_seconds=0.05)
     assert alone.best == "map"
     assert [sentence.split(" after ")[0] for sentence in alone.sentences] == ["map: stopped"]

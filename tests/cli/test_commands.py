@@ -129,6 +129,7 @@ def test_what_is_read_of_a_class_without_importing_it_is_its_docstring():
 
 
 def test_a_method_without_promises_is_listed_with_a_dash(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
     monkeypatch.setitem(registry._TABLE, "mine", "toys:Walk")
     code, said, _ = call("methods")
     assert code == 0

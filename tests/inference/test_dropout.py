@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 import tunbridge as tb
 from model.test_reading import Convolutional
 from toys import labelled, model, table
+from tunbridge.core.random import split
 from tunbridge.inference.point import masks
 
 
@@ -118,7 +119,7 @@ def test_tau_and_weight_decay_are_two_names_of_one_thing(key, x64):
     method, target = tb.MCDropout(rate=rate, groups=1), tb.Target(bound, float(rows.num))
     layout = bound.network.layout(params.weights)
     rates = masks.place(bound, params.weights, rate, None)
-    drawn = masks.draw(jax.random.split(key, 1)[0], rates, params.weights, layout)
+    drawn = masks.draw(split(key, 1)[0], rates, params.weights, layout)
     whole = tb.weight_decay_from_tau(tau, 0.0, length, rows.num)
 
     def loss(weights):

@@ -308,9 +308,7 @@ def test_a_wrong_call_is_refused_at_the_door(options, said):
         tb.MAP().fit(model(), table(), **{"key": jax.random.key(0), **options})
 
 
-def test_pairs_are_not_data_and_members_do_not_start_together(key):
-    with pytest.raises(tb.InputError, match=r"data as tb\.Data"):
-        tb.MAP().fit(model(), (table().x, table().y), key=key)
+def test_members_do_not_start_together(key):
     bound, rows = model().bind(table())
     with pytest.raises(tb.InputError, match="members that start apart"):
         tb.Ensemble().fit(model(), table(), key=key, init=tb.Params(bound.network.init(key, rows.x)))

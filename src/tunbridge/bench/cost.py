@@ -60,8 +60,7 @@ def _networks(posterior: Posterior) -> int:
         return inner.shape[0] * inner.shape[1]
     if inner.linear or isinstance(inner, Fitted | LinearLayer | VariationalLayer):
         return 1
-    components = jax.eval_shape(lambda: inner.components(inner.key, None))
-    return jax.tree.leaves(components)[0].shape[0]
+    return jax.tree.leaves(inner.components(inner.key, None))[0].shape[0]
 
 
 def _megabytes(posterior: Posterior) -> float:

@@ -55,6 +55,13 @@ def normal(key: Key, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
     return drawn.reshape(shape)
 
 
+def uniform(key: Key, shape: tuple[int, ...]) -> Array:
+    """Independent numbers of single precision, multiples of 2^-24 from 0 to below 1."""
+    num = int(np.prod(shape, dtype=int))
+    drawn = words(key, jax.lax.iota(jnp.uint32, num)) >> np.uint32(8)
+    return (drawn.astype(jnp.float32) * np.float32(2.0**-24)).reshape(shape)
+
+
 def _kept(key: Key, make: Callable[[], Array], like: Array) -> Array:
     """What a function makes, in a loop of one turn.
 

@@ -91,8 +91,12 @@ def stack(trees: list[PyTree]) -> PyTree:
 
 
 def on_host(function: Callable[..., Any], *arrays: Any) -> Any:
-    """A NumPy function of arrays, computed on the host: no program is compiled for their shapes."""
-    return jax.device_put(function(*(np.asarray(array) for array in arrays)))
+    """A NumPy function of arrays, computed on the host: no program is compiled for their shapes.
+
+    What is computed of arrays of a device goes back to it; NumPy's arrays stay as they are, in their precision.
+    """
+    value = function(*(np.asarray(array) for array in arrays))
+    return jax.device_put(value) if any(isinstance(array, Array) for array in arrays) else value
 
 
 def all_finite(tree: PyTree) -> bool:

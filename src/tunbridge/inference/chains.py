@@ -9,7 +9,7 @@ from jax import Array
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params
 from tunbridge.inference import mixing
-from tunbridge.inference.posteriors import Draws, Posterior
+from tunbridge.inference.posteriors import Draws, Posterior, shapes
 from tunbridge.inference.summary import Summary
 
 _MOST_INPUTS = 64
@@ -39,6 +39,10 @@ class Chains(Posterior):
         """(chains, draws)."""
         chains, draws = jax.tree.leaves(self.params)[0].shape[:2]
         return chains, draws
+
+    def draw_like(self) -> Params:
+        """The shapes of one of them."""
+        return shapes(self.params, 2)
 
     def sample(self, key: Key, num: int) -> Params:
         """`num` draws at random, with replacement."""

@@ -72,11 +72,11 @@ class Posterior(eqx.Module):
         """The shapes of one draw; None where there are no weights to draw."""
         arrays, rest = eqx.partition(self, eqx.is_array)
 
-        def one(arrays: Any) -> Params:
+        def draws(arrays: Any) -> Params:
             whole = eqx.combine(arrays, rest)
-            return jax.tree.map(lambda leaf: leaf[0], whole.sample(whole.key, 1))
+            return whole.sample(whole.key, 1)
 
-        return jax.eval_shape(one, arrays)
+        return shapes(jax.eval_shape(draws, arrays), 1)
 
     @property
     def num_outputs(self) -> int:
@@ -196,6 +196,11 @@ class Posterior(eqx.Module):
         store.save(self, path)
 
 
+def shapes(params: Params, leading: int = 0) -> Params:
+    """The shapes of parameters without so many leading axes."""
+    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[leading:], leaf.dtype), params)
+
+
 def _answer(state: tuple[Network, Likelihood, PyTree, PyTree], x: Array) -> Parts:
     network, likelihood, weights, noise = state
     return parts(likelihood, forward(network, weights, x), noise)
@@ -207,6 +212,10 @@ class Point(Posterior):
     params: Params
     curve: dict[str, Array] | None = None
     """The optimiser's statistics along the way by name, with a leading axis."""
+
+    def draw_like(self) -> Params:
+        """The shapes of the one value."""
+        return shapes(self.params)
 
     def sample(self, key: Key, num: int) -> Params:
         """The same value `num` times."""
@@ -253,6 +262,10 @@ class Draws(Posterior):
     def num(self) -> int:
         """How many there are."""
         return jax.tree.leaves(self.params)[0].shape[0]
+
+    def draw_like(self) -> Params:
+        """The shapes of one of them."""
+        return shapes(self.params, 1)
 
     def sample(self, key: Key, num: int) -> Params:
         """`num` of them at random, with replacement."""
@@ -312,6 +325,10 @@ class Mixture(Posterior):
     """Several posteriors of one model, equally weighted."""
 
     members: tuple[Posterior, ...]
+
+    def draw_like(self) -> Params | None:
+        """That of a member."""
+        return self.members[0].draw_like()
 
     def sample(self, key: Key, num: int) -> Params:
         """Each draw from a member chosen at random."""

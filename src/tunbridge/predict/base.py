@@ -92,8 +92,8 @@ class AbstractPredictive(abc.ABC):
         """The quantiles at (1 - mass) / 2 and (1 + mass) / 2."""
         if not 0.0 < mass < 1.0:
             raise InputError("a mass between 0 and 1", f"{mass}", "Write 0.9 for 90 %.")
-        lower, upper = self.quantile(np.array([0.5 - mass / 2, 0.5 + mass / 2]))
-        return lower, upper
+        both = self.quantile(np.array([0.5 - mass / 2, 0.5 + mass / 2]))
+        return on_host(lambda values: values[0], both), on_host(lambda values: values[1], both)
 
     def cdf(self, y: Any) -> Array:
         """Undefined unless a subclass says otherwise."""

@@ -55,6 +55,7 @@ class Report(NamedTuple):
     """What a chain tells the others."""
 
     log_step: Array
+    inverse_mass: PyTree
     gathered: PyTree
 
 
@@ -82,14 +83,14 @@ def follow(tuning: Tuning, mass: Mass, position: Array, slope: Array, acceptance
 
 
 def report(tuning: Tuning) -> Report:
-    """The averaged step size, and what was gathered since the last meeting."""
-    return Report(tuning.averaging.log_step_size_avg, tuning.gathered)
+    """The averaged step size, the metric so far, and what was gathered since the last meeting."""
+    return Report(tuning.averaging.log_step_size_avg, tuning.inverse_mass, tuning.gathered)
 
 
 def meet(tuning: Tuning, mass: Mass, reports: Report) -> Tuning:
-    """One mass matrix and one step size for all."""
+    """One mass matrix and one step size for all: the estimate is shrunk towards the first chain's metric so far."""
     log_step = jnp.mean(reports.log_step)
-    found = mass.estimate(reports.gathered, tuning.inverse_mass)
+    found = mass.estimate(reports.gathered, jax.tree.map(lambda each: each[0], reports.inverse_mass))
     inverse_mass = jax.tree.map(lambda new, old: jnp.where(learns(tuning.left), new, old), found, tuning.inverse_mass)
     nothing = jax.tree.map(jnp.zeros_like, tuning.gathered)
     return Tuning(_averaging(log_step), inverse_mass, nothing, tuning.left - 1)

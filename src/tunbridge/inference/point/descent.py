@@ -135,7 +135,7 @@ class Descent(Iterative):
 
     def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
         """One step of the optimiser."""
-        half = self.train.steps // 2 if state.measure else 0
+        half = self._half(state)
         if state.given:
             state = self._taken_up(state, state.step == half)
         params, measure = state.params, state.measure
@@ -176,11 +176,15 @@ class Descent(Iterative):
             fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
         return fresh, Info.of(loss)
 
+    def _half(self, state: State) -> Any:
+        """After how many steps the noise is measured and the refit begins."""
+        return self.train.steps >> 1 if state.measure else 0
+
     def done(self, state: State) -> bool | Array:
         """Whether patience has run out, after the noise was measured."""
         if not state.patience:
             return False
-        half = self.train.steps // 2 if state.measure else 0
+        half = self._half(state)
         return (state.patience.since >= self.train.patience) & (state.step > half)
 
     def keep(self, target: Target, state: State) -> PyTree:

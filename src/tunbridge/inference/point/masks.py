@@ -11,10 +11,11 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.scipy.special import entr, logit
 
-from tunbridge.core.random import split
+from tunbridge.core.random import split, uniform
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.model.model import Model, Target
 from tunbridge.model.networks import layout as axes
@@ -49,7 +50,7 @@ def draw(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:
     """Masks of 0 and 1."""
     keys, shapes = _keys_and_shapes(key, like, layout)
     return tuple(
-        None if p is None else (jax.random.uniform(k, shape) >= p).astype(jnp.result_type(float))
+        None if p is None else (uniform(k, shape) >= p).astype(jnp.result_type(float))
         for k, p, shape in zip(keys, rates, shapes, strict=True)
     )
 
@@ -100,13 +101,17 @@ def expected_log_prior(target: Target, params: Params, rates: Rates) -> Scalar:
     A unit stays with probability 1 - p, so that a leaf counts :math:`(1 - p) \log p(M) + p \log p(0)`. For a normal
     prior of scale 1/l that is :math:`-(1 - p)\, l^2 \lVert M \rVert^2 / 2` and a constant.
     """
-    total = whole = target.log_prior_weights(params)
     leaves, treedef = jax.tree.flatten(params.weights)
-    for i, rate in enumerate(rates):
-        if rate is not None:
-            without = jax.tree.unflatten(treedef, [*leaves[:i], jnp.zeros_like(leaves[i]), *leaves[i + 1 :]])
-            total += rate * (target.log_prior_weights(params._replace(weights=without)) - whole)
-    return total
+    dropped = [i for i, rate in enumerate(rates) if rate is not None]
+
+    def log_prior(kept: Array) -> Scalar:
+        some = [leaf * kept[dropped.index(i)] if i in dropped else leaf for i, leaf in enumerate(leaves)]
+        return target.log_prior_weights(params._replace(weights=jax.tree.unflatten(treedef, some)))
+
+    num = len(dropped)
+    each = jax.vmap(log_prior)(np.concatenate([np.ones((1, num)), 1.0 - np.eye(num)]).astype(leaves[0].dtype))
+    rest = jnp.stack([jnp.asarray(rates[i], each.dtype) for i in dropped]) if dropped else jnp.zeros(0, each.dtype)
+    return each[0] + jnp.sum(rest * (each[1:] - each[0]))
 
 
 def entropy(rates: Rates, like: PyTree, layout: PyTree) -> Scalar:

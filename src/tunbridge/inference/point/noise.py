@@ -6,7 +6,7 @@ comes into force, and the weights are refitted to all rows. While they learn, we
 measured: the two could drift together to where all is noise.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -59,7 +59,7 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
 
     def solve(y):
         rows = batch.with_rows(batch.x, y, batch.weight, batch.count)
-        return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs[None], rows, held, u)[1], start)
+        return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs[None], rows, held, u)[2], start)
 
     first, small = (jax.tree.map(lambda leaf, i=i: leaf[i], jax.lax.map(solve, targets)) for i in range(2))
     return params._replace(noise=small), measure._replace(noise=first, best_noise=first)
@@ -73,7 +73,7 @@ def follow(measure: Measure, target: Target, outputs: Array, batch: Data, held: 
     """
     share = batch.num / target.num
     share = share / (3.0 - 2.0 * share)
-    score, newton = _newton(target, outputs, batch, held, measure.noise)
+    total, score, newton = _newton(target, outputs, batch, held, measure.noise)
     score = jnp.where(jnp.isinf(measure.score), score, measure.score + share * (score - measure.score))
     noise = jax.tree.map(lambda old, new: old + share * (new - old), measure.noise, newton)
     better = score > measure.best_score
@@ -81,36 +81,39 @@ def follow(measure: Measure, target: Target, outputs: Array, batch: Data, held: 
     fresh = measure._replace(
         noise=noise, score=score, best_score=jnp.maximum(score, measure.best_score), best_noise=best
     )
-    return jax.tree.map(lambda new, old: jnp.where(jnp.any(held), new, old), fresh, measure)
+    return jax.tree.map(lambda new, old: jnp.where(total > 0.0, new, old), fresh, measure)
 
 
-def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyTree) -> tuple[Array, PyTree]:
-    """The held-out rows' mean log density, and noise one Newton step nearer to what explains them.
+def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyTree) -> tuple[Array, Array, PyTree]:
+    """The held-out rows' weight and mean log density, and noise one Newton step nearer to what explains them.
 
-    The step is at most 1 in each coordinate. Two derivatives along each coordinate, both forwards, keep the program
-    small: one pass over the rows.
+    The step is at most 1 in each coordinate. Both derivatives along each coordinate are taken forwards, row by row, and
+    one product sums them over the rows: a small program.
     """
     likelihood = target.model.likelihood
     start, unravel = ravel_pytree(noise)
     weight = jnp.where(held, batch.weights, 0.0)
 
-    def loss(u: Array) -> tuple[Array, Array]:
-        terms = _terms(target, outputs, unravel(u), batch.y)
-        fit = jnp.sum(jnp.where(held, terms, 0.0) * weight)
-        return -(target.num / batch.num * fit + likelihood.log_noise(unravel(u), jacobian=False)), fit
+    def along(direction: Array) -> tuple[Array, Array]:
+        def value(t: Array) -> tuple[Array, Array]:
+            u = unravel(start + t * direction)
+            return _terms(target, outputs, u, batch.y), likelihood.log_noise(u, jacobian=False)
 
-    def along(direction: Array) -> tuple[Array, Array, Array]:
-        def first(t: Array) -> tuple[Array, Array]:
-            _, slope, fit = jax.jvp(lambda t: loss(start + t * direction), (t,), (jnp.ones_like(t),), has_aux=True)
-            return slope, fit
+        def slope(t: Array) -> tuple[Any, Any]:
+            return jax.jvp(value, (t,), (jnp.ones_like(t),))
 
         zero = jnp.zeros((), start.dtype)
-        slope, curvature, fit = jax.jvp(first, (zero,), (jnp.ones_like(zero),), has_aux=True)
-        return slope, curvature, fit
+        ((terms, _), (first, prior_first)), (_, (second, prior_second)) = jax.jvp(
+            slope, (zero,), (jnp.ones_like(zero),)
+        )
+        rows = jnp.stack([jnp.ones_like(terms), terms, first, second])
+        sums = jnp.matmul(jnp.where(held[None], rows, 0.0), weight, precision="highest")
+        return sums, target.num / batch.num * sums[2:] + jnp.stack([prior_first, prior_second])
 
-    slope, curvature, fit = jax.vmap(along)(jnp.eye(start.size, dtype=start.dtype))
-    step = jnp.clip(slope / jnp.maximum(jnp.abs(curvature), 1e-6), -1.0, 1.0)
-    return fit[0] / jnp.maximum(jnp.sum(weight), 1e-30), unravel(start - step)
+    sums, derivatives = jax.vmap(along)(jnp.eye(start.size, dtype=start.dtype))
+    step = jnp.clip(derivatives[:, 0] / jnp.maximum(jnp.abs(derivatives[:, 1]), 1e-6), -1.0, 1.0)
+    total, fit = sums[0, 0], sums[0, 1]
+    return total, fit / jnp.maximum(total, 1e-30), unravel(start + step)
 
 
 def _terms(target: Target, outputs: Array, noise: PyTree, y: Array) -> Array:

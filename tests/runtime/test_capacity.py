@@ -1,0 +1,121 @@
+"""Rows have capacities: tables of a few lengths share a program, and rows that fill up change nothing."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import tunbridge as tb
+from tunbridge.core.data import capacity_for
+from tunbridge.inference.sgmcmc import tuning
+from tunbridge.inference.sgmcmc.subsampling import Plain
+from tunbridge.runtime.batches import Minibatches
+
+UNKNOWN = dist.Gamma(0.5, 1.0)
+
+
+def table(num, width=3):
+    rng = np.random.default_rng(num)
+    x = rng.normal(size=(num, width))
+    return tb.Data(x, x[:, 0] + 0.1 * rng.normal(size=num))
+
+
+def model(noise=0.3):
+    return tb.Model(tb.networks.MLP((5,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(noise))
+
+
+@pytest.mark.parametrize("num", [1, 15, 16, 17, 100, 442, 448, 449, 5000, 8193, 50_000])
+def test_a_capacity_holds_its_rows_with_fifteen_or_a_quarter_to_spare_at_most(num):
+    assert num <= capacity_for(num) <= num + max(15, num // 4)
+    assert capacity_for(capacity_for(num)) == capacity_for(num)
+
+
+def test_the_log_density_and_its_gradient_do_not_see_rows_that_fill_up(x64):
+    data = table(21)
+    bound, data = model().bind(data)
+    target = tb.Target(bound, float(data.num))
+    params = bound.sample_params(jax.random.key(0), data.x)
+    full = data.padded()
+    assert full.capacity == 32
+    assert full.num == 21
+    for rows in (data, full):
+        value, slope = jax.value_and_grad(target.log_density)(params, rows)
+        if rows is data:
+            known = value, slope
+    np.testing.assert_allclose(value, known[0], rtol=1e-12)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), slope, known[1])
+
+
+@pytest.mark.parametrize("num", [20, 37, 64])
+def test_an_epoch_of_minibatches_shows_every_row_and_none_that_fills_up(num):
+    data = tb.Data(np.arange(num, dtype=float)[:, None], np.zeros(num)).padded(masked=False)
+    source, key = Minibatches(data, 8), jax.random.key(0)
+    orders = []
+    for epoch in range(2):
+        first = epoch * int(source.per_epoch)
+        cursor = source.start(key, jnp.asarray(first))
+        seen = [np.asarray(source.batch(cursor, jnp.asarray(first + t)).x[:, 0]) for t in range(int(source.per_epoch))]
+        assert set(np.concatenate(seen)) == set(range(num))
+        orders.append(np.concatenate(seen)[:num])
+    assert sorted(orders[0]) == sorted(orders[1]) == list(range(num))
+    assert (orders[0] != orders[1]).any()
+
+
+def test_permutations_of_rows_are_even():
+    data = tb.Data(np.arange(5.0)[:, None], np.zeros(5)).padded(masked=False)
+    source = Minibatches(data, 1)
+    firsts = [int(source.start(jax.random.key(0), jnp.asarray(5 * epoch))[0, 0]) for epoch in range(1000)]
+    counts = np.bincount(firsts, minlength=5)
+    assert counts.sum() == 1000
+    assert ((counts - 200.0) ** 2 / 200.0).sum() < 23.5  # chi-squared with 4 degrees of freedom: false alarm 1e-4
+
+
+@pytest.mark.parametrize("num", [20, 22])
+def test_the_halves_of_a_batch_that_has_room_average_to_its_gradient(num, x64):
+    bound, data = model().bind(table(num))
+    target, full = tb.Target(bound, float(num)), data.padded()
+    position = 0.1 * jnp.arange(float(5 * 3 + 5 + 5 + 1))
+    whole = Plain().slope(target, (), position, full)
+    halves = tuning.halves(target, Plain(), (), position, full)
+    np.testing.assert_allclose(jnp.mean(halves.gradient, axis=0), whole.gradient, rtol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["map", "mcdropout", "swag", "laplace", "meanfield", "sghmc", "hmc", "neurallinear"])
+def test_a_table_of_another_length_compiles_nothing(method, programs):
+    fits = {
+        "map": tb.MAP(train=tb.Train(20)),
+        "mcdropout": tb.MCDropout(train=tb.Train(20)),
+        "swag": tb.SWAG(point=tb.MAP(train=tb.Train(20)), steps=40, snapshots=4, rank=2),
+        "laplace": tb.Laplace(point=tb.MAP(train=tb.Train(20))),
+        "meanfield": tb.MeanField(train=tb.Train(20)),
+        "sghmc": tb.SGHMC(run=tb.Run(chains=2, warmup=40, draws=5, thin=1, batch_size=16)),
+        "hmc": tb.HMC(run=tb.Run(chains=2, warmup=10, draws=5)),
+        "neurallinear": tb.NeuralLinear(point=tb.MAP(train=tb.Train(20))),
+    }
+    fit, key = fits[method], jax.random.key(0)
+    posterior = fit.fit(model(UNKNOWN), table(60), key=key)
+    asked(posterior, table(60))
+    shorter = table(50)
+    programs.clear()
+    asked(fit.fit(model(UNKNOWN), shorter, key=key), shorter)
+    assert programs == []
+
+
+def asked(posterior, data):
+    predictive = posterior.predict(np.asarray(data.x))
+    return predictive.mean, predictive.std, predictive.interval(0.9)
+
+
+@pytest.fixture
+def programs():
+    """The programs that XLA compiled or fetched since the list was cleared."""
+    found = []
+
+    def listen(name, *_, fun_name="", **__):
+        if name.endswith("backend_compile_duration"):
+            found.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)
