@@ -221,10 +221,16 @@ def test_a_dropped_class_predictor_is_less_sure_than_map(key):
 
 
 @pytest.mark.slow
-def test_noise_measured_under_dropout_is_that_of_the_data(key):
+def test_noise_measured_under_dropout_is_that_of_the_data():
+    """Over six keys. 40 rows are held out, so that log sigma has a standard deviation of 80 ** -0.5 = 0.11 a key.
+
+    Coverage of 90 % intervals falls by 0.34 for each unit of log sigma: 0.038 a key. Bounds at 3 standard errors: false
+    alarm 0.5 %.
+    """
     made = model((30,), tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
-    data = table(200, noise=0.3)
-    posterior = tb.MCDropout(rate=0.2).fit(made, data, key=key)
-    assert 0.2 < float(posterior.model.likelihood.sigma(posterior.params.noise)) < 0.4
-    test = table(2000, noise=0.3, seed=1)
-    assert 0.87 < tb.metrics.coverage(posterior.predict(test.x), test.y) < 0.935
+    data, test = table(200, noise=0.3), table(2000, noise=0.3, seed=1)
+    fits = [tb.MCDropout(rate=0.2).fit(made, data, key=jax.random.key(seed)) for seed in range(6)]
+    ratios = [np.log(float(fit.model.likelihood.sigma(fit.params.noise)) / 0.3) for fit in fits]
+    coverages = [tb.metrics.coverage(fit.predict(test.x), test.y) for fit in fits]
+    assert abs(np.mean(ratios)) < 3 * 80**-0.5 / 6**0.5
+    assert abs(np.mean(coverages) - 0.9) < 3 * 0.038 / 6**0.5

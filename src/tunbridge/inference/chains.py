@@ -9,7 +9,7 @@ from jax import Array
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params
 from tunbridge.inference import mixing
-from tunbridge.inference.posteriors import Draws, Posterior, shapes
+from tunbridge.inference.posteriors import Draws, Posterior
 from tunbridge.inference.summary import Summary
 
 _MOST_INPUTS = 64
@@ -40,13 +40,10 @@ class Chains(Posterior):
         chains, draws = jax.tree.leaves(self.params)[0].shape[:2]
         return chains, draws
 
-    def draw_like(self) -> Params:
-        """The shapes of one of them."""
-        return shapes(self.params, 2)
-
     def sample(self, key: Key, num: int) -> Params:
         """`num` draws at random, with replacement."""
-        return self._draws().sample(key, num)
+        joined = jax.tree.map(_joined, self.params)
+        return Draws(self.model, self.key, joined).sample(key, num)
 
     def starts(self, key: Key, num: int) -> Params:
         """The last draw of each chain in turn, noise included."""
@@ -55,7 +52,8 @@ class Chains(Posterior):
 
     def components(self, key: Key, num: int | None) -> Params:
         """All draws, chain after chain, or `num` evenly spaced."""
-        return self._draws().components(key, num)
+        joined = jax.tree.map(lambda leaf: on_host(_joined, leaf), self.params)
+        return Draws(self.model, self.key, joined).components(key, num)
 
     def functions(self, x: Any = None) -> np.ndarray:
         """What each network expects at x, (chains, draws, points, outputs or classes); None takes up to 64 inputs."""
@@ -92,10 +90,7 @@ class Chains(Posterior):
     def _by_chain(self) -> tuple[Params, dict[str, Array]]:
         return self.params, self.stats
 
-    def _draws(self) -> Draws:
-        """The same without their chains."""
 
-        def joined(leaf: Array) -> Array:
-            return on_host(lambda draws: draws.reshape(-1, *draws.shape[2:]), leaf)
-
-        return Draws(self.model, self.key, jax.tree.map(joined, self.params))
+def _joined(draws: Any) -> Any:
+    """Draws (chains, draws, ...) one after another."""
+    return draws.reshape(-1, *draws.shape[2:])

@@ -49,7 +49,7 @@ class Posterior(eqx.Module):
 
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Params:
-        """Draws with a leading axis `num`."""
+        """Draws with a leading axis `num`; also inside jit."""
 
     @abc.abstractmethod
     def components(self, key: Key, num: int | None) -> Params:
@@ -72,11 +72,11 @@ class Posterior(eqx.Module):
         """The shapes of one draw; None where there are no weights to draw."""
         arrays, rest = eqx.partition(self, eqx.is_array)
 
-        def draws(arrays: Any) -> Params:
+        def one(arrays: Any) -> Params:
             whole = eqx.combine(arrays, rest)
-            return whole.sample(whole.key, 1)
+            return jax.tree.map(lambda leaf: leaf[0], whole.sample(whole.key, 1))
 
-        return shapes(jax.eval_shape(draws, arrays), 1)
+        return jax.eval_shape(one, arrays)
 
     @property
     def num_outputs(self) -> int:
@@ -196,11 +196,6 @@ class Posterior(eqx.Module):
         store.save(self, path)
 
 
-def shapes(params: Params, leading: int = 0) -> Params:
-    """The shapes of parameters without so many leading axes."""
-    return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[leading:], leaf.dtype), params)
-
-
 def _answer(state: tuple[Network, Likelihood, PyTree, PyTree], x: Array) -> Parts:
     network, likelihood, weights, noise = state
     return parts(likelihood, forward(network, weights, x), noise)
@@ -213,21 +208,22 @@ class Point(Posterior):
     curve: dict[str, Array] | None = None
     """The optimiser's statistics along the way by name, with a leading axis."""
 
-    def draw_like(self) -> Params:
-        """The shapes of the one value."""
-        return shapes(self.params)
-
     def sample(self, key: Key, num: int) -> Params:
         """The same value `num` times."""
-        return jax.tree.map(
-            lambda leaf: on_host(lambda one: np.broadcast_to(one, (num, *one.shape)), leaf), self.params
-        )
+        return _repeated(num, self.params)
 
     def components(self, key: Key, num: int | None) -> Params:
         """The one value."""
         if num is not None:
             raise InputError("no num= for a point estimate", f"num={num}", "Leave it out: there is one network.")
         return jax.tree.map(lambda leaf: on_host(lambda one: one[None], leaf), self.params)
+
+
+def _repeat(num: int, params: Params) -> Params:
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), params)
+
+
+_repeated = once(_repeat, static_argnums=0)
 
 
 class Weightless(Posterior):
@@ -262,10 +258,6 @@ class Draws(Posterior):
     def num(self) -> int:
         """How many there are."""
         return jax.tree.leaves(self.params)[0].shape[0]
-
-    def draw_like(self) -> Params:
-        """The shapes of one of them."""
-        return shapes(self.params, 1)
 
     def sample(self, key: Key, num: int) -> Params:
         """`num` of them at random, with replacement."""
@@ -325,10 +317,6 @@ class Mixture(Posterior):
     """Several posteriors of one model, equally weighted."""
 
     members: tuple[Posterior, ...]
-
-    def draw_like(self) -> Params | None:
-        """That of a member."""
-        return self.members[0].draw_like()
 
     def sample(self, key: Key, num: int) -> Params:
         """Each draw from a member chosen at random."""

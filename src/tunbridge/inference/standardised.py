@@ -35,10 +35,6 @@ class Standardised(Posterior):
     posterior: Posterior
     scaling: Scaling
 
-    def draw_like(self) -> Params | None:
-        """That of the standardised model."""
-        return self.posterior.draw_like()
-
     def sample(self, key: Key, num: int) -> Params:
         """Draws of the unknowns of the standardised model."""
         return self.posterior.sample(key, num)

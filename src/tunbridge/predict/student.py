@@ -3,7 +3,6 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from scipy.special import betaln, digamma, gammaln, stdtr, stdtrit
@@ -32,7 +31,7 @@ class StudentPredictive(NumberPredictive):
 
     def __init__(self, outputs: Outputs, mean: Any, stretch: Any, shape: Any, rate: Any):
         super().__init__(outputs)
-        self._mean = jnp.asarray(mean)
+        self._mean = jax.device_put(mean)
         self._stretch = np.asarray(stretch, np.float64)
         self._df, self._groups = 2.0 * np.asarray(shape), len(shape)
         width = mean.shape[1]
@@ -43,13 +42,13 @@ class StudentPredictive(NumberPredictive):
     @property
     def _moments(self) -> tuple[Array, Array, Array]:
         noise = np.broadcast_to(self._noise, self._stretch.shape)
-        return self._mean, jnp.asarray(noise), jnp.asarray(noise * (self._stretch - 1.0))
+        return self._mean, jax.device_put(noise), jax.device_put(noise * (self._stretch - 1.0))
 
     @property
     def _profile(self) -> tuple[Array, Array]:
         half = 0.5 * self._df
         constant = (half + 0.5) * (digamma(half + 0.5) - digamma(half)) + 0.5 * np.log(self._df) + betaln(half, 0.5)
-        return self._mean, jnp.asarray(np.log(self._scale) + constant[None])
+        return self._mean, jax.device_put(np.log(self._scale) + constant[None])
 
     def quantile(self, q: Any) -> Array:
         """Of the t, (points, outputs); for several levels (levels, points, outputs)."""
@@ -58,14 +57,14 @@ class StudentPredictive(NumberPredictive):
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
         scores = stdtrit(self._df, levels.astype(np.float64)[..., None])[..., None, :]
         lead = (None,) * levels.ndim
-        return jnp.asarray(np.asarray(self._mean, np.float64)[lead] + scores * self._scale[lead])
+        return jax.device_put(np.asarray(self._mean, np.float64)[lead] + scores * self._scale[lead])
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y) an output, (..., points, outputs)."""
         values = np.asarray(y, np.float64)
         if values.shape[-2:] != self._mean.shape:
             raise InputError(f"y of shape (..., {self._mean.shape})", f"shape {values.shape}", "Reshape y.")
-        return jnp.asarray(stdtr(self._df, self._scores(values)))
+        return jax.device_put(stdtr(self._df, self._scores(values)))
 
     def log_prob(self, y: Any) -> Array:
         """Log p(y) of all outputs jointly, (points,)."""
@@ -74,7 +73,7 @@ class StudentPredictive(NumberPredictive):
         df, width = self._df, grouped.shape[2]
         constant = gammaln(0.5 * (df + width)) - gammaln(0.5 * df) - 0.5 * width * np.log(np.pi * df)
         kernel = -0.5 * (df + width)[None] * np.log1p(np.sum(grouped**2, axis=2) / df[None])
-        return jnp.asarray(constant.sum() + kernel.sum(axis=1) - np.log(self._scale).sum(axis=1))
+        return jax.device_put(constant.sum() + kernel.sum(axis=1) - np.log(self._scale).sum(axis=1))
 
     def _scores(self, y: np.ndarray) -> np.ndarray:
         lead = (None,) * (y.ndim - 2)

@@ -83,7 +83,7 @@ def blockwise(function: Callable[[np.ndarray], tuple[Array, ...]], x: np.ndarray
     for start in range(0, len(x), size):
         some = np.asarray(x[start : start + size])
         padded = np.concatenate([some, np.repeat(some[-1:], size - len(some), axis=0)])
-        parts.append([np.asarray(part[: len(some)]) for part in function(padded)])
+        parts.append([np.asarray(part)[: len(some)] for part in function(padded)])
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
@@ -99,7 +99,7 @@ def _blocks(model: Model, weights: PyTree, data: Data) -> Iterator[Moments]:
     weight = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
     for start in range(0, data.num, _MOST_ROWS):
         own = slice(start, start + _MOST_ROWS)
-        found = blockwise(partial(evaluate, model, weights), np.asarray(data.x[own]), len(layer))
+        found = blockwise(partial(evaluate, model, weights), np.asarray(data.x)[own], len(layer))
         outputs, phi = found[0].astype(np.float64), found[1][:, 0].astype(np.float64)
         yield Moments.of(phi, y[own] - (outputs - phi @ layer), weight[own])
 

@@ -80,7 +80,7 @@ class NeuralLinear(Method):
         check_door(model, key)
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
-        self._refuse(bound, np.asarray(rows.x[: door.TRIED_ROWS]))
+        self._refuse(bound, np.asarray(rows.x)[: door.TRIED_ROWS])
         points: list[Any]
         if self.point is None:
             points = [Point(bound, key, given(bound, options.init))] * size

@@ -112,7 +112,7 @@ class LinearLayer(Posterior):
             return StudentPredictive(draws, mean, 1.0 + spread.astype(np.float64), *updated)
         noise = np.broadcast_to(self.noise[None], mean.shape)
         covariance = (noise * spread)[:, :, None] * np.eye(mean.shape[1])[None]
-        return NormalPredictive(draws, *map(jnp.asarray, (mean, covariance, noise)))
+        return NormalPredictive(draws, *jax.device_put((mean, covariance, noise)))
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
         """One pass: outputs, and their variances in closed form."""

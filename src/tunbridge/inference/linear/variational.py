@@ -77,9 +77,9 @@ class VariationalLayer(Posterior):
         draws = self.pushed(x, self.key if key is None else key, None)
         found = features.blockwise(partial(_answers, self._state), x, self.roots.shape[0] * self.roots.shape[1])
         if isinstance(self.model.likelihood, Gaussian):
-            mean, spread, noise = map(jnp.asarray, found)
-            return NormalPredictive(draws, mean, _diagonal(spread), noise)
-        return LinkedPredictive(draws, *map(jnp.asarray, found))
+            mean, spread, noise = found
+            return NormalPredictive(draws, *jax.device_put((mean, _diagonal(spread), noise)))
+        return LinkedPredictive(draws, *jax.device_put(found))
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
         """One pass: outputs, and their variances in closed form."""
@@ -112,8 +112,9 @@ def _at_once(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> Part
     return Parts(probs, aleatoric, jnp.maximum(jnp.sum(entr(probs), axis=-1) - aleatoric, 0.0))
 
 
-def _diagonal(spread: Array) -> Array:
-    return spread[:, :, None] * jnp.eye(spread.shape[1], dtype=spread.dtype)[None]
+def _diagonal(spread: Any) -> Any:
+    """Variances (points, outputs) as covariances (points, outputs, outputs)."""
+    return spread[:, :, None] * np.eye(spread.shape[1], dtype=spread.dtype)[None]
 
 
 @jax.jit

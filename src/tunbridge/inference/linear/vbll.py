@@ -66,7 +66,7 @@ class VBLL(Descent):
         """As every method that takes steps, where there is such a layer."""
         check_door(model, key)
         bound_model, rows = self.believed(model).bind(data.first if isinstance(data, Stream) else data)
-        _refuse(bound_model, np.asarray(rows.x[: door.TRIED_ROWS]))
+        _refuse(bound_model, np.asarray(rows.x)[: door.TRIED_ROWS])
         return super().posteriors(model, data, key, size, options)
 
     def extra(self, target: Target, params: Params, batch: Data) -> Layer:

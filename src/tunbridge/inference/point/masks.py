@@ -109,7 +109,7 @@ def expected_log_prior(target: Target, params: Params, rates: Rates) -> Scalar:
         return target.log_prior_weights(params._replace(weights=jax.tree.unflatten(treedef, some)))
 
     num = len(dropped)
-    each = jax.vmap(log_prior)(np.concatenate([np.ones((1, num)), 1.0 - np.eye(num)]).astype(leaves[0].dtype))
+    each = jax.vmap(log_prior)(jnp.asarray(np.concatenate([np.ones((1, num)), 1.0 - np.eye(num)]), leaves[0].dtype))
     rest = jnp.stack([jnp.asarray(rates[i], each.dtype) for i in dropped]) if dropped else jnp.zeros(0, each.dtype)
     return each[0] + jnp.sum(rest * (each[1:] - each[0]))
 
