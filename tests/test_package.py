@@ -67,12 +67,7 @@ def test_a_model_and_its_data_are_made_without_compiling_anything_or_importing_s
 
 
 def test_the_broken_jax_is_refused_with_the_way_out():
-    done = _run(
-        "import importlib.metadata as m\n"
-        "real = m.version\n"
-        "m.version = lambda name: '0.10.2' if name == 'jax' else real(name)\n"
-        "import tunbridge"
-    )
+    done = _run("import jax\njax.__version__ = '0.10.2'\nfrom tunbridge import Data")
     assert done.returncode != 0
     assert "jax 0.10.2" in done.stderr
     assert "pip install 'jax!=0.10.2'" in done.stderr

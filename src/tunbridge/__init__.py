@@ -5,14 +5,10 @@ through the network is a Predictive.
 """
 
 import importlib
-import importlib.metadata
 import logging
 from typing import TYPE_CHECKING, Any
 
 from tunbridge.runtime import programs
-
-if importlib.metadata.version("jax") == "0.10.2":
-    raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
 
 if TYPE_CHECKING:
     from tunbridge import applications, bench, datasets, diagnostics, metrics, plots
@@ -174,7 +170,6 @@ _NAMES = {
     "load": "tunbridge.inference.store",
 }
 
-__version__ = importlib.metadata.version("tunbridge")
 __all__ = [
     "ADVI",
     "HMC",
@@ -271,7 +266,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    found: Any
+    if name == "__version__":
+        from importlib.metadata import version  # 0.1 s that help texts do not need
+
+        found = version("tunbridge")
+    elif name in _MODULES:
         found = importlib.import_module(_MODULES[name])
     elif name in _NAMES:
         found = getattr(importlib.import_module(_NAMES[name]), name)

@@ -1,7 +1,6 @@
 """The command line: one command a file. It parses, calls and prints; nothing is computed here."""
 
 import gc
-import importlib.metadata
 import os
 import sys
 from typing import Annotated
@@ -33,17 +32,20 @@ for command in (fit, predict, compare, bench, methods, priors, info, data, demo,
 
 def _version(asked: bool) -> None:
     if asked:
-        print(", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("tunbridge", "jax")))
+        from importlib.metadata import version
+
+        print(", ".join(f"{name} {version(name)}" for name in ("tunbridge", "jax")))
         raise typer.Exit
 
 
 @app.callback()
 def _options(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the versions, and end.")
     ] = False,
 ) -> None:
     """Bayesian deep learning you can check: fit, predict and compare on tables, with honest error bars."""
+    programs.keep_in_processes()
 
 
 def main() -> None:
@@ -51,7 +53,6 @@ def main() -> None:
 
     Compiled programs are kept for the next call; see `tunbridge.runtime.programs`.
     """
-    programs.keep_in_processes()
     gc.set_threshold(100_000, 50, 100)  # what imports make stays: looking through it again and again costs 0.3 s
     try:
         app()

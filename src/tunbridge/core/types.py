@@ -4,7 +4,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+import jax
 from jax import Array
+
+if jax.__version__ == "0.10.2":
+    raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
+
 from numpyro.distributions import Distribution
 
 PyTree = Any

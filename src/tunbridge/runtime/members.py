@@ -11,6 +11,7 @@ import math
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import equinox as eqx
@@ -21,7 +22,7 @@ import numpy as np
 from tunbridge.core import keys, memory
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, NumericalError
-from tunbridge.core.tree import num_bytes, strong
+from tunbridge.core.tree import by_shape, num_bytes, strong
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.runtime import chunk as program
 from tunbridge.runtime.batches import FullBatch, HostCursor, Minibatches
@@ -92,6 +93,26 @@ def spread(num: int) -> list[tuple[list[int], Any]]:
     return [(part.tolist(), device) for part, device in zip(parts, devices, strict=True)]
 
 
+@by_shape
+def _compile_ahead(
+    method: Any,
+    target: Any,
+    source: Any,
+    own: Key,
+    params: Params | None,
+    warmup: Any,
+    stride: int,
+    stepper: Any,
+    plan: program.Plan,
+) -> None:
+    """Compile the first state and the chunk side by side; jit then finds both."""
+    begin = program.begin.lower(method, target, source, own, params, warmup)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(in_context(begin.compile))
+        zero = np.int32(0)
+        program.chunk.lower(stride, stepper, target, source, own, begin.out_info, zero, zero, plan).compile()
+
+
 class Lane:
     """One or more members that advance together, chunk by chunk."""
 
@@ -133,6 +154,11 @@ class Lane:
         self._records: list[np.ndarray] = []
         self._checkpoint: Checkpoint | None = None
 
+    @property
+    def _alone(self) -> bool:
+        """Whether it is one member on the default device, with all of its rows at hand."""
+        return len(self.members) == 1 and self._cursor is None and jax.default_backend() == "cpu"
+
     def carry_like(self) -> program.Carry:
         """The shapes of what one chunk hands to the next."""
         run, arguments = self._beginning()
@@ -153,6 +179,8 @@ class Lane:
         found = None if checkpoint is None else checkpoint.load(self.carry_like())
         if found is None:
             run, arguments = self._beginning()
+            if self._alone:
+                _compile_ahead(*arguments, self._stride, self._stepper, program.traced(self.plan))
             self.carry = run(*arguments)
         else:
             self.carry, facts = found

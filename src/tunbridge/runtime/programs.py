@@ -8,7 +8,6 @@ another; TUNBRIDGE_CACHE=0 keeps nothing. Nothing here imports JAX before it is 
 import contextlib
 import functools
 import hashlib
-import importlib.metadata
 import os
 import platform
 import sys
@@ -76,8 +75,10 @@ def _folder() -> Path | None:
     """Where programs of this machine are kept; None where they are not, or cannot be."""
     if os.environ.get(_SWITCH) == "0":
         return None
+    from importlib.metadata import version
+
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "tunbridge" / f"{importlib.metadata.version('jax')}-{_processor()}"
+    folder = cache / "tunbridge" / f"{version('jax')}-{_processor()}"
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:

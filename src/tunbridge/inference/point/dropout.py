@@ -133,7 +133,8 @@ class MCDropout(Descent):
         state = trace.state
         params = self.reached(state)
         rates = self.rates(model, params, state.extra)
-        rates = tuple(None if rate is None else jnp.asarray(rate, float) for rate in rates)
+        floats = jax.dtypes.canonicalize_dtype(float)
+        rates = tuple(None if rate is None else jax.device_put(np.asarray(rate, floats)) for rate in rates)
         notes = self.notes(params, int(state.step))
         if all(rate is None for rate in rates):
             notes += ("The network has no hidden units to drop: this is the MAP estimate.",)

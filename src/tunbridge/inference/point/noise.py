@@ -61,7 +61,8 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
         rows = batch.with_rows(batch.x, y, batch.weight, batch.count)
         return jax.lax.fori_loop(0, _FIRST_STEPS, lambda _, u: _newton(target, outputs[None], rows, held, u)[2], start)
 
-    first, small = (jax.tree.map(lambda leaf, i=i: leaf[i], jax.lax.map(solve, targets)) for i in range(2))
+    both = jax.lax.map(solve, targets)
+    first, small = (jax.tree.map(lambda leaf, i=i: leaf[i], both) for i in range(2))
     return params._replace(noise=small), measure._replace(noise=first, best_noise=first)
 
 
