@@ -63,6 +63,16 @@ def test_full_is_the_sum_of_outer_products_and_the_diagonal_its_diagonal(classes
     np.testing.assert_allclose(precision(blocks, local.size), wanted, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.parametrize("structure", [FULL, tb.structures.BlockDiagonal(), tb.structures.Diagonal()])
+@pytest.mark.parametrize("num", [4, 24])
+def test_the_log_determinant_is_that_of_the_precision_over_the_priors(structure, num, x64):
+    """Of few rows by the rows of a root, of many by the matrix."""
+    local, data = local_of(tb.networks.MLP((3,)), labelled(num), tb.likelihoods.Categorical())
+    found, blocks, variances = measured(structure, local, data)
+    wanted = np.linalg.slogdet(precision(blocks, local.size))[1] + np.log(variances).sum()
+    np.testing.assert_allclose(structure.log_det(found, variances), wanted, rtol=1e-9)
+
+
 def test_rows_that_say_the_same_leave_shapes_and_the_matrix_as_they_are(x64):
     """What is compiled for one table serves another, whatever the rank of its curvature."""
     data = table(4)

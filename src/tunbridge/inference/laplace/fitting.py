@@ -106,13 +106,7 @@ def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> 
     moved = dataclasses.replace(local, params=local.params._replace(weights=weights))
     variances = _floored(_variances(moved, local.params.scales)) / (1.0 + float(fitted.evidence.damping))
     measured = fitted.structure.measure(moved, fitted.evidence.curvature, data, variances, key)
-    blocks, _ = structures.blocks(fitted.structure, measured, variances, lambda _: True)
-    return float(_determinant(Covariance(blocks, local.size), _number(variances)))
-
-
-@once
-def _determinant(covariance: Covariance, variances: Array) -> Array:
-    return covariance.log_det(variances, jnp.ones(()))
+    return fitted.structure.log_det(measured, variances)
 
 
 def _number(values: Any) -> np.ndarray:

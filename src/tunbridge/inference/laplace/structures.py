@@ -8,12 +8,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from tunbridge.core import linalg, memory
+from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
-from tunbridge.core.linalg import Block
+from tunbridge.core.linalg import Block, Covariance
 from tunbridge.core.tree import by_shape, flatten_with_paths
 from tunbridge.core.types import Key
 from tunbridge.inference.laplace import products
@@ -68,6 +70,11 @@ class Structure(eqx.Module):
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
         """One part with these prior variances (of all weights)."""
 
+    def log_det(self, measured: Measured, variances: np.ndarray) -> float:
+        """Log det of I + H~ with these prior variances (of all weights)."""
+        found, _ = blocks(self, measured, variances, lambda _: True)
+        return float(_determinant(found, np.asarray(variances, jax.dtypes.canonicalize_dtype(float))))
+
     def num_bytes(self, local: Local, sites: Sites, rows: int, columns: int) -> int:
         """How much memory its largest arrays take at once."""
         return 0
@@ -109,6 +116,16 @@ class _Dense(Structure):
             return _from_rows(part, values * scale, scale, uniform), Facts()
         found, vectors = linalg.eigh(scale[:, None] * values * scale)
         return _spectral(part, scale, vectors, np.maximum(found, 0.0), uniform), _negative(found)
+
+    def log_det(self, measured: Measured, variances: np.ndarray) -> float:
+        """From the eigenvalues of the whitened matrices, which need no eigenvectors."""
+        total = 0.0
+        for part, (kind, values) in zip(measured.parts, measured.sums, strict=True):
+            scale = np.sqrt(variances[part.index])
+            rows = values * scale
+            found = linalg.eigvalsh(rows @ rows.T if kind == "rows" else scale[:, None] * rows)
+            total += float(np.log1p(np.maximum(found, 0.0)).sum())
+        return total
 
     def num_bytes(self, local: Local, sites: Sites, rows: int, columns: int) -> int:
         """Three copies in float64 of the largest matrix, or of its rows."""
@@ -366,6 +383,11 @@ def _hessian_rows(local: Local, curvature: Any, data: Data | Stream, key: Key, i
     padded = np.concatenate([index, np.repeat(index[-1:], missing)]).reshape(-1, _HESSIAN_ROWS)
     parts = [summed(products.hessian_rows, local, data, key, local.size, curvature, jnp.asarray(n)) for n in padded]
     return np.concatenate(parts)[: len(index)]
+
+
+@once
+def _determinant(blocks: tuple[Block, ...], variances: Array) -> Array:
+    return Covariance(blocks, variances.shape[0]).log_det(variances, jnp.ones(()))
 
 
 def blocks(
