@@ -100,3 +100,10 @@ def test_a_comparison_judges_its_recommended_method(key):
     assert table.verdict().startswith("map predicts y to within ")
     rmse = np.sqrt(np.mean((np.asarray(test.y) - np.asarray(train.y).mean()) ** 2))
     assert f"guessing the mean gives {rmse:.3g}. " in table.verdict("map", ["cost"])
+
+
+def test_guesses_of_classes_do_not_depend_on_the_unit_of_weights():
+    y = np.array([0] * 2 + [1] * 18)
+    one, small = (Guess.of_classes(y, np.full(20, weight), 3).shares for weight in (1.0, 0.05))
+    np.testing.assert_allclose(one, [2 / 21, 18 / 21, 1 / 21])
+    np.testing.assert_allclose(small, one)

@@ -38,3 +38,9 @@ def test_keys_of_steps_differ_and_their_bits_are_even():
     assert abs(ones - 0.5).max() < 5 * 0.5 / 20_000**0.5  # false alarm of 64 bits: 4e-5
     pairs = np.corrcoef(found.astype(float).T)[0, 1], np.corrcoef(found[1:, 0], found[:-1, 0])[0, 1]
     assert max(map(abs, pairs)) < 5 / 20_000**0.5
+
+
+def test_keys_keep_their_kind_whatever_the_default():
+    key = jax.random.key(0, impl="threefry2x32")
+    with jax.default_prng_impl("rbg"):
+        np.testing.assert_array_equal(words(keys.split(key, 3)), words(jax.random.split(key, 3)))

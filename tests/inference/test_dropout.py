@@ -134,6 +134,20 @@ def test_tau_and_weight_decay_are_two_names_of_one_thing(key, x64):
         np.testing.assert_allclose(a, rows.num * tau * b, rtol=1e-9, atol=1e-9)
 
 
+def test_a_prior_with_a_corner_at_zero_has_a_finite_expectation_and_gradient(x64):
+    """(1 - p) log p(M) + p log p(0) of a group lasso, whose gradient at 0 is not defined."""
+    prior = tb.priors.LogDensity(lambda w: -sum(jnp.linalg.norm(leaf) for leaf in jax.tree.leaves(w)))
+    bound, rows = tb.Model(tb.networks.MLP((4,)), prior, tb.likelihoods.Gaussian(0.3)).bind(table(12))
+    weights = jax.tree.map(lambda leaf: leaf + 0.1, bound.network.init(jax.random.key(0), rows.x))
+    target, rates = tb.Target(bound, 12.0), masks.place(bound, weights, 0.25, 0.5)
+    value, gradient = jax.value_and_grad(lambda w: masks.expected_log_prior(target, tb.Params(w), rates))(weights)
+    norms = [float(jnp.linalg.norm(leaf)) for leaf in jax.tree.leaves(weights)]
+    kept = [1.0 if rate is None else 1.0 - rate for rate in rates]
+    np.testing.assert_allclose(value, -np.dot(kept, norms), rtol=1e-12)
+    for share, leaf, found in zip(kept, jax.tree.leaves(weights), jax.tree.leaves(gradient), strict=True):
+        np.testing.assert_allclose(found, -share * leaf / jnp.linalg.norm(leaf), rtol=1e-12)
+
+
 @pytest.mark.slow
 def test_predictive_variance_is_that_of_the_passes_plus_one_over_tau(key):
     """And the log likelihood is logsumexp(-tau/2 (y - f_t)^2) - log T - 1/2 log 2 pi + 1/2 log tau."""

@@ -70,6 +70,12 @@ def test_the_step_is_measured_from_the_gradients_of_rows(key, x64):
     np.testing.assert_allclose(kept[0].step_size, min(spreading, 1 / largest), rtol=0.25)
 
 
+@pytest.mark.parametrize(("num", "most"), [(1, 1), (2, 1), (4, 2), (5, 2), (17, 8), (100, 28), (10_000, 128)])
+def test_a_step_sees_at_most_half_of_the_rows(num, most):
+    """Else gradients have no noise and the path no spread."""
+    assert 1 <= tb.SWAG().batch_size(num) <= most
+
+
 @pytest.mark.parametrize(
     ("steps", "snapshots"), [(19, 10), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ((20, 7), (10, 10)))]
 )

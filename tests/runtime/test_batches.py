@@ -80,17 +80,16 @@ def test_a_stream_goes_on_over_epochs_and_can_be_entered_anywhere():
     np.testing.assert_array_equal(entered, [12, 20])
 
 
-def test_a_short_batch_wraps_to_the_start_of_its_epoch():
-    def short(epoch):
-        for rows in (4, 4, 1):
-            yield np.full((rows, 2), 10.0 * epoch) + np.arange(rows)[:, None], np.zeros(rows)
-
-    stream = tb.Data.from_batches(short, num=9)
-    walked = HostCursor(stream, lambda y: y).take(0, 6).batches.x[:6, :, 0]
-    np.testing.assert_array_equal(walked[2], [0, 0, 1, 2])
-    np.testing.assert_array_equal(walked[5], [10, 10, 11, 12])
-    entered = HostCursor(stream, lambda y: y, epoch=1, used=2).take(5, 1).batches.x[0, :, 0]
-    np.testing.assert_array_equal(entered, walked[5])
+def test_a_short_batch_is_filled_up_with_what_comes_next_and_every_row_comes_equally_often():
+    x = np.arange(9.0)[:, None]
+    stream = tb.Data.from_batches(lambda epoch: ((x[i : i + 4], x[i : i + 4, 0]) for i in (0, 4, 8)), num=9)
+    walked = HostCursor(stream, lambda y: y).take(0, 9).batches.x[:9, :, 0]
+    np.testing.assert_array_equal(walked.ravel(), np.tile(np.arange(9.0), 4))
+    for steps in range(1, 9):
+        cursor = HostCursor(stream, lambda y: y)
+        cursor.take(0, steps)
+        entered = HostCursor(stream, lambda y: y, **cursor.place).take(steps, 1).batches.x[0, :, 0]
+        np.testing.assert_array_equal(entered, walked[steps])
 
 
 def test_a_stream_trains_like_the_data_it_holds(key):

@@ -39,7 +39,7 @@ class Guess:
     def of_classes(cls, y: np.ndarray, weight: np.ndarray, classes: int) -> "Guess":
         """The frequencies of classes among the training labels; one that was not seen counts as one row."""
         counts = np.bincount(y, weights=weight, minlength=classes)
-        counts = np.maximum(counts, 1.0)
+        counts = np.where(counts > 0, counts, np.mean(weight))
         return cls(shares=counts / counts.sum())
 
 

@@ -1,5 +1,6 @@
 """`tunbridge demo`."""
 
+import shlex
 import textwrap
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,9 @@ def demo(
     quiet: options.Quiet = False,
 ) -> None:
     """Show what this is for: a real table, and a curve with a gap beside its reference posterior; one report."""
+    from tunbridge.runtime import programs
+
+    programs.settle_order()
     import jax
 
     from tunbridge.bench.compare import named
@@ -64,7 +68,8 @@ def demo(
         gap = fit_gap(named(_ON_CURVE), key=jax.random.key(seed), progress=not quiet)
         print(to_text(gap.rows).rstrip())
         method = found.recommendation.method
-        command = f"tunbridge fit {data} --target {_TARGET} --test-share {_SHARE} --method {method}" if method else ""
+        words = ["tunbridge", "fit", str(data), "--target", _TARGET, "--test-share", str(_SHARE), "--seed", str(seed)]
+        command = shlex.join([*words, "--method", method]) if method else ""
         folder.write_report(rows.report(f"{_TARGET} of wines", found, seed, command, gap_section(gap)))
     sentences = (rows.verdict(found), *found.sentences, *gap.sentences)
     print("\n".join(textwrap.fill(sentence, 118) for sentence in sentences))

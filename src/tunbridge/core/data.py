@@ -47,7 +47,7 @@ class Data(eqx.Module):
     x: Array
     y: Array
     weight: Array | None
-    count: Any
+    count: Any = eqx.field(init=False)
     """How many rows there are, where the arrays have room for more; None where they are full."""
 
     def __init__(self, x: Any, y: Any, weight: Any = None):
@@ -124,7 +124,7 @@ class Data(eqx.Module):
         make
             `make(epoch)` gives the batches of one epoch, the same ones each time it is called, so that a
             run can be resumed exactly. A bare iterable runs too, but cannot be checkpointed. A batch with fewer
-            rows than the first, as the last of an epoch may be, is filled up with rows of its epoch's first.
+            rows than the first, as the last of an epoch may be, is filled up with the rows that come next.
         num
             How many rows an epoch holds: the N of the N/n in the log likelihood.
         """

@@ -46,7 +46,7 @@ def _known(key: Key) -> bool:
 
 
 def _key(words: Any) -> Key:
-    return jax.random.wrap_key_data(words)
+    return jax.random.wrap_key_data(words, impl="threefry2x32")
 
 
 def _words(key: Key) -> np.ndarray:

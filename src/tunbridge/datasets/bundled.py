@@ -40,8 +40,8 @@ def _labelled(rows: np.ndarray) -> Data:
 def _numbers(file: str, delimiter: str | None, head: int = 0) -> np.ndarray:
     """The numbers in one of scikit-learn's files, after some lines; finding the package does not run it."""
     spec = importlib.util.find_spec("sklearn")
-    assert spec is not None
-    assert spec.submodule_search_locations is not None
+    if spec is None or spec.submodule_search_locations is None:
+        raise ImportError("Bundled tables are files of scikit-learn: pip install scikit-learn.")
     folder = Path(spec.submodule_search_locations[0]) / "datasets" / "data"
     return np.loadtxt(folder / file, delimiter=delimiter, skiprows=head)
 

@@ -71,7 +71,8 @@ def _log_normal(y: np.ndarray, mean: np.ndarray, covariance: np.ndarray, noise: 
     width = mean.shape[-1]
     whole = covariance.astype(np.float64) + noise[..., None] * np.eye(width)
     away = (y - mean).astype(np.float64)
-    _, log_det = np.linalg.slogdet(whole)
+    sign, log_det = np.linalg.slogdet(whole)
+    log_det = np.where(sign > 0, log_det, np.nan)
     squared = np.sum(away * np.linalg.solve(whole, away[..., None])[..., 0], axis=1)
     return (-0.5 * (squared + log_det + width * np.log(2.0 * np.pi))).astype(mean.dtype)
 
@@ -100,4 +101,5 @@ class LinkedPredictive(ClassPredictive):
     def log_prob(self, y: Any) -> Array:
         """Log probability of each label, (points,)."""
         labels = self._checked(y)[:, None]
-        return on_host(lambda probs: np.log(np.take_along_axis(probs, labels, axis=1)[:, 0]), self._probs)
+        with np.errstate(divide="ignore"):
+            return on_host(lambda probs: np.log(np.take_along_axis(probs, labels, axis=1)[:, 0]), self._probs)

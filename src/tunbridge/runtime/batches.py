@@ -102,15 +102,26 @@ class Stacked(eqx.Module):
 
 
 class HostCursor:
-    """A place in a stream: which epoch, and how many of its batches are used up. `check` is the likelihood's."""
+    """A place in a stream: which epoch, how many of its batches are read, and how many rows of the last are left over.
 
-    def __init__(self, stream: Stream, check: Callable[[Array], Array], epoch: int = 0, used: int = 0):
+    A short batch, as the last of an epoch may be, is filled up with the rows that come next, so that every row comes
+    equally often. `check` is the likelihood's.
+    """
+
+    def __init__(self, stream: Stream, check: Callable[[Array], Array], epoch: int = 0, used: int = 0, left: int = 0):
         self.stream, self.epoch, self.used, self._check = stream, epoch, used, check
         self.first = Data(stream.first.x, check(stream.first.y))
-        self.shape = jax.tree.map(jnp.shape, self.first)
         self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(self.first), 1)))
         self._iterator: Iterator | None = None
-        self._heads: list = []
+        self._rest: Data | None = None
+        if left:
+            self.used -= 1
+            self._rest = _part(self._read(), slice(-left, None))
+
+    @property
+    def place(self) -> dict[str, int]:
+        """What another cursor needs to go on from here."""
+        return {"epoch": self.epoch, "used": self.used, "left": 0 if self._rest is None else self._rest.num}
 
     def take(self, start: int, count: int) -> Stacked:
         """The next `count` batches, padded to the capacity so that one program serves all."""
@@ -119,10 +130,17 @@ class HostCursor:
         return Stacked(jax.tree.map(lambda *leaves: np.stack(leaves), *padded), np.int32(start))
 
     def _next(self) -> Data:
+        rows, num = self._rest, self.first.num
+        while rows is None or rows.num < num:
+            more = self._read()
+            rows = more if rows is None else jax.tree.map(lambda a, b: np.concatenate([a, b]), rows, more)
+        self._rest = _part(rows, slice(num, None)) if rows.num > num else None
+        return _part(rows, slice(0, num))
+
+    def _read(self) -> Data:
+        """The next batch as the stream gives it, on the host."""
         if self._iterator is None:
-            batches = iter(self.stream.make(self.epoch))
-            self._heads = list(itertools.islice(batches, 1))
-            self._iterator = itertools.islice(itertools.chain(self._heads, batches), self.used, None)
+            self._iterator = itertools.islice(iter(self.stream.make(self.epoch)), self.used, None)
         pair = next(self._iterator, None)
         if pair is None:
             if self.used == 0:
@@ -132,25 +150,19 @@ class HostCursor:
                     "Pass a function make(epoch), or an iterable that restarts.",
                 )
             self.epoch, self.used, self._iterator = self.epoch + 1, 0, None
-            return self._next()
+            return self._read()
         self.used += 1
-        batch = self._filled(self._read(pair))
-        if (shape := jax.tree.map(jnp.shape, batch)) != self.shape:
-            raise InputError(
-                f"batches of one shape, {self.shape.x} as the first",
-                f"{shape.x} in epoch {self.epoch}, batch {self.used - 1}",
-                "Let every batch have as many rows and columns as the first.",
-            )
-        return batch
-
-    def _read(self, pair: Any) -> Data:
         rows = Data(*pair)
-        return jax.tree.map(np.asarray, Data(rows.x, self._check(rows.y)))
+        rows = Data(rows.x, self._check(rows.y))
+        alike = all(a.shape[1:] == b.shape[1:] for a, b in ((rows.x, self.first.x), (rows.y, self.first.y)))
+        if rows.num > self.first.num or not alike:
+            raise InputError(
+                f"batches of one shape, {self.first.x.shape} as the first",
+                f"{rows.x.shape} in epoch {self.epoch}, batch {self.used - 1}",
+                "Let every batch have as many columns as the first and no more rows.",
+            )
+        return jax.tree.map(np.asarray, rows)
 
-    def _filled(self, batch: Data) -> Data:
-        """A batch with too few rows wraps to the start of its epoch."""
-        missing = self.first.num - batch.num
-        if missing <= 0 or batch.x.shape[1:] != self.first.x.shape[1:]:
-            return batch
-        head = self._read(self._heads[0])
-        return jax.tree.map(lambda rows, more: np.concatenate([rows, more[:missing]]), batch, head)
+
+def _part(rows: Data, chosen: slice) -> Data:
+    return jax.tree.map(lambda leaf: leaf[chosen], rows)

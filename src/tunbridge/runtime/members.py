@@ -131,7 +131,7 @@ class Lane:
         self.members, self.plan = members, plan
         self._check = target.check
         self._cursor = HostCursor(data, self._check) if isinstance(data, Stream) else None
-        self._place = {"epoch": 0, "used": 0}
+        self._place = {} if self._cursor is None else self._cursor.place
         self._meetings = method.meetings(plan.warmup) if plan.warmup else ()
         self._stride = (
             1 if isinstance(data, Stream) else _stride(data, batch_size, (*plan, *self._meetings, *method.periods))
@@ -189,7 +189,7 @@ class Lane:
             if isinstance(self._source, Minibatches):
                 self._source = dataclasses.replace(self._source, stride=self._stride)
             if self._cursor is not None:
-                self._place = {"epoch": facts["epoch"], "used": facts["used"]}
+                self._place = {name: facts[name] for name in self._place}
                 self._cursor = HostCursor(self._cursor.stream, self._check, **self._place)
         if len(self.members) == 1:
             self._one = program.kept_shape(self.method, self.target, self.carry)
@@ -224,7 +224,7 @@ class Lane:
         self._length = next_length(length, self._length, elapsed, least)
         self.carry, self.step, self.seconds = carry, stop, self.seconds + elapsed
         if self._cursor is not None:
-            self._place = {"epoch": self._cursor.epoch, "used": self._cursor.used}
+            self._place = self._cursor.place
         if self._checkpoint is not None and time.perf_counter() > self._next_save:
             self.save()
 

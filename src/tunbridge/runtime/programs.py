@@ -66,6 +66,8 @@ def settle_order() -> None:
         return
     from numpyro.distributions import Distribution
 
+    if not hasattr(Distribution, "gather_pytree_data_fields"):  # a later numpyro may not have this
+        return
     fields = Distribution.gather_pytree_data_fields.__func__
     Distribution.gather_pytree_data_fields = classmethod(lambda cls: tuple(sorted(fields(cls))))
 

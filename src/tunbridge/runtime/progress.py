@@ -51,7 +51,7 @@ class _Screen(Protocol):
 
 
 class _Silent:
-    """Where nobody looks."""
+    """Shows nothing."""
 
     def start(self) -> None:
         """Nothing."""

@@ -88,7 +88,7 @@ class VBLL(Descent):
 
     def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
         """One step of the optimiser; the layer begins to spread once the noise is measured."""
-        begins = state.step == (self.train.steps // 2 if state.measure else 0)
+        begins = state.step == self._half(state)
         here = state.measured._replace(weights=state.given) if state.given else state.measured
         extra = jax.lax.cond(begins, lambda: _begun(target, here, batch), lambda: state.extra)
         fresh, info = super().step(key, target, state._replace(extra=extra), batch)
@@ -99,7 +99,7 @@ class VBLL(Descent):
         (trace,) = traces
         params, layer, step = self.reached(trace.state), trace.state.extra, int(trace.state.step)
         notes = self.notes(params, step)
-        if step <= (self.train.steps // 2 if params.noise else 0):
+        if step <= self._half(trace.state):
             notes += ("Stopped before the last layer began to spread: this is the point estimate.",)
         curve = self.curve(trace.state, trace.info)
         return VariationalLayer(model, key, params, layer.roots, layer.width, curve=curve, notes=notes)

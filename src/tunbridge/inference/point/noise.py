@@ -100,12 +100,12 @@ def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyT
             u = unravel(start + t * direction)
             return _terms(target, outputs, u, batch.y), likelihood.log_noise(u, jacobian=False)
 
-        def slope(t: Array) -> tuple[Any, Any]:
+        def derivative(t: Array) -> tuple[Any, Any]:
             return jax.jvp(value, (t,), (jnp.ones_like(t),))
 
         zero = jnp.zeros((), start.dtype)
         ((terms, _), (first, prior_first)), (_, (second, prior_second)) = jax.jvp(
-            slope, (zero,), (jnp.ones_like(zero),)
+            derivative, (zero,), (jnp.ones_like(zero),)
         )
         rows = jnp.stack([jnp.ones_like(terms), terms, first, second])
         sums = jnp.matmul(jnp.where(held[None], rows, 0.0), weight, precision="highest")

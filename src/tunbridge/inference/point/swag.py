@@ -103,7 +103,7 @@ class SWAG(Iterative):
     def batch_size(self, num: int) -> int | None:
         """As the point estimate says, or about a quarter of the rows, at most 128."""
         given = self.point.train.batch_size
-        return given if given is not None else min(_MOST_ROWS, max(1, min(num, capacity_for(num) // 4)))
+        return given if given is not None else min(_MOST_ROWS, max(1, min(num // 2, capacity_for(num) // 4)))
 
     def believed(self, model: Model) -> Model:
         """As the point estimate takes it."""

@@ -315,7 +315,7 @@ class StochasticGradient(Thermometer):
         """How many times a step looks at all rows."""
         if self.correction is None:
             return batch.num / target.num
-        return (self.correction.length * batch.num + 2 * self.correction.deciding) / target.num
+        return (self.correction.length * batch.capacity + 2 * self.correction.deciding) / target.num
 
     @property
     def periods(self) -> tuple[int, ...]:

@@ -94,7 +94,7 @@ class OfNumbers(_Matrix):
         return y.astype(jax.dtypes.canonicalize_dtype(float))
 
     def num_outputs(self, y: Array) -> int:
-        """One an output of y."""
+        """One per output of y."""
         return y.shape[1]
 
     def measured(self, y: Array) -> np.ndarray:
