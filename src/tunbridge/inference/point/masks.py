@@ -105,9 +105,9 @@ def expected_log_prior(target: Target, params: Params, rates: Rates) -> Scalar:
     dropped = [i for i, rate in enumerate(rates) if rate is not None]
 
     def log_prior(kept: Array) -> Scalar:
-        some = [
-            jnp.where(kept[dropped.index(i)] > 0, leaf, 0.0) if i in dropped else leaf for i, leaf in enumerate(leaves)
-        ]
+        some = list(leaves)
+        for number, i in enumerate(dropped):
+            some[i] = jnp.where(kept[number] > 0, leaves[i], 0.0)
         return target.log_prior_weights(params._replace(weights=jax.tree.unflatten(treedef, some)))
 
     num = len(dropped)
