@@ -13,14 +13,14 @@ import jax
 from tunbridge.core.tree import num_bytes
 
 _FEW_BYTES = 2**18
-"""Up to so many bytes of arguments a program that runs once is not worth optimising."""
+"""Up to so many bytes of arguments, and of results, a program that runs once is not worth optimising."""
 
 
 class once:
     """`jax.jit` of a function that a fit calls once or a few times.
 
-    On a CPU, and while its arguments are small, it is compiled without optimisation. Which of the two programs serves a
-    call depends on the shapes of its arguments alone.
+    On a CPU, and while its arguments and results are small, it is compiled without optimisation. Which of the two
+    programs serves a call depends on the shapes of its arguments alone.
     """
 
     def __init__(self, function: Callable, **settings: Any):
@@ -29,6 +29,7 @@ class once:
         self._quick: Callable[[], Any] = functools.cache(
             lambda: jax.jit(function, compiler_options=_options(), **settings)
         )
+        self._small: dict[Any, bool] = {}
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The function's value."""
@@ -43,11 +44,15 @@ class once:
         return self._plain._cache_size() + self._quick()._cache_size()
 
     def _chosen(self, arguments: tuple, named: dict[str, Any]) -> Any:
-        leaves = [leaf for leaf in jax.tree.leaves((arguments, named)) if hasattr(leaf, "dtype")]
-        inside = any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-        if inside or jax.default_backend() != "cpu" or num_bytes(leaves) > _FEW_BYTES:
+        leaves, structure = jax.tree.flatten((arguments, named))
+        arrays = [leaf for leaf in leaves if hasattr(leaf, "dtype")]
+        inside = any(isinstance(leaf, jax.core.Tracer) for leaf in arrays)
+        if inside or jax.default_backend() != "cpu" or num_bytes(arrays) > _FEW_BYTES:
             return self._plain
-        return self._quick()
+        shapes = tuple((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else leaf for leaf in leaves)
+        if (name := (structure, shapes)) not in self._small:
+            self._small[name] = num_bytes(self._plain.eval_shape(*arguments, **named)) <= _FEW_BYTES
+        return self._quick() if self._small[name] else self._plain
 
 
 @functools.cache
