@@ -168,10 +168,13 @@ def test_callbacks_hear_of_every_chunk_and_can_end_the_run(key):
         return event.step >= 9
 
     posterior = tb.MAP(train=tb.Train(10**7)).fit(model(), table(), key=key, callbacks=[callback])
-    assert heard[0].step == 1
-    assert heard[-1].step == 9
+    steps = [event.step for event in heard]  # how many a chunk takes depends on the clock
+    assert steps[0] == 1
+    assert all(step < 9 for step in steps[:-1])
+    assert 9 <= steps[-1] <= 8 + 64
+    assert steps == sorted(set(steps))
     assert np.isfinite(heard[-1].facts["loss"])
-    assert "Stopped after 9 of 10000000 steps." in posterior.notes
+    assert f"Stopped after {steps[-1]} of 10000000 steps." in posterior.notes
 
 
 def test_a_method_may_say_that_it_is_done(key):
