@@ -147,7 +147,7 @@ class Windows(nn.Module):
 @pytest.mark.slow
 @pytest.mark.parametrize("sharing", ["expand", "reduce"])
 def test_factors_of_a_convolution_follow_their_definitions(sharing, x64):
-    x = np.random.default_rng(0).normal(size=(15, 6, 2))
+    x = np.random.default_rng(0).normal(size=(15, 6, 2)).astype(np.float32).astype(float)  # Flax is float32
     data = tb.Data(x, np.random.default_rng(1).normal(size=(15, 2)))
     local, data = local_of(tb.networks.from_flax(Windows(), x[:1]), data, tb.likelihoods.Gaussian(0.5))
     found, _, _ = measured(tb.structures.Kronecker(sharing=sharing), local, data)
@@ -157,7 +157,8 @@ def test_factors_of_a_convolution_follow_their_definitions(sharing, x64):
     slopes = np.broadcast_to(np.eye(2)[None, None] / 4 / 0.5, (15, 4, 2, 2))  # of the mean, a position: (n, t, k, o)
     if sharing == "reduce":
         patches, slopes = patches.mean(1, keepdims=True), slopes.sum(1, keepdims=True)
-    np.testing.assert_allclose(left, np.einsum("nti,ntj->ij", patches, patches), rtol=1e-10)
+    rounding = {"rtol": 1e-10} if sharing == "expand" else {"rtol": 1e-5, "atol": 1e-6}  # means over positions round
+    np.testing.assert_allclose(left, np.einsum("nti,ntj->ij", patches, patches), **rounding)
     np.testing.assert_allclose(right, np.einsum("ntko,ntkp->op", slopes, slopes), rtol=1e-10, atol=1e-12)
     assert count == 15 * patches.shape[1]
     if sharing == "reduce":  # exact where outputs are a mean over positions
