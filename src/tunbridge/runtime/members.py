@@ -106,11 +106,12 @@ def _compile_ahead(
     plan: program.Plan,
 ) -> None:
     """Compile the first state and the chunk side by side; jit then finds both."""
-    begin = program.begin.lower(method, target, source, own, params, warmup)
+    arguments = (method, target, source, own, params, warmup)
+    begin, zero = program.begin.lower(*arguments), np.int32(0)
+    carry = jax.eval_shape(program.begin, *arguments)  # with weak types, which `begin.out_info` leaves out
     with ThreadPoolExecutor(1) as pool:
         pool.submit(in_context(begin.compile))
-        zero = np.int32(0)
-        program.chunk.lower(stride, stepper, target, source, own, begin.out_info, zero, zero, plan).compile()
+        program.chunk.lower(stride, stepper, target, source, own, carry, zero, zero, plan).compile()
 
 
 class Lane:
