@@ -9,10 +9,10 @@ demo: $(VENV)/.core            ## a real table and a curve with a gap, in about 
 	$(BIN)/tunbridge demo --out demo --overwrite
 
 test: lint                     ## everything but the slow tests
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
 test-all: lint                 ## the slow tests too
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: $(VENV)/.test            ## style, types and the dependency rule
 	$(BIN)/ruff check .
@@ -21,7 +21,7 @@ lint: $(VENV)/.test            ## style, types and the dependency rule
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
-	env -u MPLBACKEND $(BIN)/python -m sphinx -E -a -W --keep-going -b html docs docs/_build/html
+	env -u MPLBACKEND $(BIN)/python -m sphinx -j auto -E -a -W --keep-going -b html docs docs/_build/html
 
 bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of tutorials
 	$(BIN)/python benchmarks/loop.py

@@ -1,32 +1,47 @@
 """Every test: rank promotion raises (a silent (n,) against (n, 1) is this field's classic bug), warnings are errors.
 
-Compiled programs are kept in .cache/jax, so that workers, processes that tests start and later runs share them.
+Compiling is most of what tests cost, so programs are compiled quickly, not for speed (`optimised` is for tests that run
+them for long), and kept where the command line keeps its own: workers, processes that tests start and later runs
+share them.
 """
 
 import os
-from pathlib import Path
+from importlib.metadata import version
 
 import jax
 import matplotlib
 import pytest
 
+from memory import bound_memory
+from tunbridge.runtime import programs
+
 os.environ.setdefault("KERAS_BACKEND", "jax")
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".cache" / "jax"))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+if version("jaxlib") < "0.11":  # later ones have no other way to emit loops
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+programs.keep_in_processes()
+programs.keep()
 matplotlib.use("Agg")
-jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+_QUICKLY = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1"
+jax.config.update("jax_disable_most_optimizations", _QUICKLY)
 jax.config.update("jax_numpy_rank_promotion", "raise")
-_MOST_BYTES = 1.2e9
 
 
 @pytest.fixture(autouse=True, scope="module")
 def _bounded_memory():
-    """A worker forgets compiled programs when they fill more than its share; the folder keeps them."""
     yield
-    pages = int(Path("/proc/self/statm").read_text().split()[1]) if Path("/proc/self/statm").exists() else 0
-    if pages * os.sysconf("SC_PAGE_SIZE") > _MOST_BYTES:
-        jax.clear_caches()
+    bound_memory()
+
+
+@pytest.fixture(autouse=True)
+def _optimised(request):
+    """Programs of a test marked `optimised` are compiled for speed, as a user's are."""
+    wanted = request.node.get_closest_marker("optimised") is not None
+    if wanted:
+        jax.config.update("jax_disable_most_optimizations", False)
+    yield
+    if wanted:
+        jax.config.update("jax_disable_most_optimizations", _QUICKLY)
 
 
 @pytest.fixture
@@ -38,3 +53,17 @@ def key():
 def x64():
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def compiled():
+    """The programs that XLA compiled or fetched since the list was cleared."""
+    found = []
+
+    def listen(name, *_, fun_name="", **__):
+        if name.endswith("backend_compile_duration"):
+            found.append(fun_name)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    yield found
+    jax.monitoring.unregister_event_duration_listener(listen)

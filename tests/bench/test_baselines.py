@@ -114,6 +114,7 @@ def test_the_best_temperature_undoes_overconfidence():
     assert nll(log_softmax(3 * held / found, axis=1), y, weight) < nll(log_softmax(3 * held, axis=1), y, weight) - 0.1
 
 
+@pytest.mark.slow
 def test_noise_is_that_of_rows_held_out(key):
     """Labels of pure noise: 200 rows of sd 2 tell it to 5 % (one standard error of 40 held out: 11 %)."""
     rng = np.random.default_rng(1)

@@ -83,6 +83,7 @@ def test_a_method_that_fails_is_a_row_that_says_so():
         tb.compare(_model(), *_split(), {"broken": Broken()})
 
 
+@pytest.mark.slow
 def test_baselines_are_in_every_table_unless_they_do_not_take_its_rows(monkeypatch):
     monkeypatch.setattr(process, "_MOST", 50)
     table = tb.compare(_model(), *_split(1000.0, 5e4), {"map": QUICK["map"]})

@@ -41,6 +41,7 @@ def test_the_section_shows_the_picture_and_the_table(gap):
     assert "width in the gap" in text
 
 
+@pytest.mark.slow
 def test_what_a_fit_warns_of_is_said_with_its_name():
     method = tb.RandomWalk(run=tb.Run(2, 5, 10))
     gap = fit_gap({"randomwalk": method}, progress=False)

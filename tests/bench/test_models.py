@@ -55,6 +55,7 @@ def ranking(rows):
         return tb.bench.rank_models(models, rows, rows, method=LAPLACE, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_evidences_of_nested_lines_are_their_closed_forms_and_rank_them(ranking, rows):
     wanted = {name: log_evidence(*rows, columns) for name, columns in SUBSETS.items()}
     found = {row["model"]: row["log evidence"] for row in ranking.rows}

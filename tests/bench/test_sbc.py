@@ -50,6 +50,7 @@ def test_exact_draws_pass_and_all_quantities_are_ranked(key):
     assert "<td>log likelihood</td>" in found._repr_html_()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [{"shift": 0.5}, pytest.param({"stretch": 0.7}, marks=pytest.mark.slow)], ids=str)
 def test_wrong_draws_fail(broken, key):
     found = line(key, **broken)

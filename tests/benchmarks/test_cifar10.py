@@ -45,6 +45,7 @@ def assert_sound(row):
     assert row["seconds"] > 0
 
 
+@pytest.mark.slow
 def test_a_row_is_judged_once_and_keeps_its_probabilities_and_its_curve(script, run, tmp_path, monkeypatch, capsys):
     rows, cheap = script.ROWS, script.ROWS["linear"]
     monkeypatch.setitem(rows, "map", cheap._replace(method=rows["map"].method, table="rows"))

@@ -32,6 +32,7 @@ def _wait_for_a_row(folder, process):
     raise AssertionError("no row came")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no SIGKILL")
 def test_a_killed_run_goes_on_to_the_same_table(tmp_path):
     killed, whole = tmp_path / "killed", tmp_path / "whole"

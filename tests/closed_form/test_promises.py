@@ -1,41 +1,36 @@
-"""Every method against the four exact problems, with its defaults: what bench/promises.py says holds."""
+"""Every method against the exact problems, with its defaults: what PROMISES says holds.
 
-import jax
+Those of the line with unknown noise are kept in the fast tests by contracts/test_methods.py, which has the fits.
+"""
+
 import pytest
 
 import tunbridge as tb
-from tunbridge.bench import PROBLEMS, PROMISES, deviation
+from fits import assert_kept, fit
+from tunbridge.bench import PROBLEMS, PROMISES
 
 CASES = [(method, problem) for method in tb.METHODS for problem in PROBLEMS]
+REFUSED = [case for case in CASES if PROMISES[case[0]][case[1]].kind == "refused"]
+KEPT = [case for case in CASES if case not in REFUSED]
 
 
 def test_the_table_has_a_promise_for_every_method_and_problem():
     assert {(method, problem) for method, row in PROMISES.items() for problem in row} == set(CASES)
 
 
-POINT = ("map", "ensemble", "mcdropout", "swag")
-SLOW = [
-    *((method, problem) for method, problem in CASES if method not in (*POINT, "neurallinear")),
-    ("neurallinear", "linear_unknown"),
-    *((method, problem) for method in ("ensemble", "mcdropout") for problem in ("logistic", "tanh_unit")),
-    ("swag", "linear_unknown"),
-    ("swag", "tanh_unit"),
-    ("swag", "logistic"),
-    ("ensemble", "linear_unknown"),
-    ("mcdropout", "linear_unknown"),
-]
+@pytest.mark.parametrize(("method", "problem"), REFUSED)
+def test_what_a_method_is_not_for_is_refused(method, problem):
+    with pytest.raises(tb.InputError):
+        fit(method, problem)
 
 
-@pytest.mark.parametrize(
-    ("method", "problem"), [pytest.param(*case, marks=pytest.mark.slow if case in SLOW else ()) for case in CASES]
-)
-def test_the_promise_is_kept(method, problem):
-    promise, exact = PROMISES[method][problem], PROBLEMS[problem]()
-    if promise.kind == "refused":
-        with pytest.raises(tb.InputError):
-            tb.METHODS[method]().fit(exact.model, exact.data, key=jax.random.key(0))
-        return
-    for seed in range(3):
-        posterior = tb.METHODS[method]().fit(exact.model, exact.data, key=jax.random.key(seed))
-        off = deviation(exact, posterior, promise.kind, jax.random.key(0))
-        assert off <= promise.tolerance, f"{off:.2g} posterior sd with key {seed}"
+def _marks(method, problem):
+    """In the fast tests each method keeps one promise: here those that promise nothing where noise is unknown."""
+    alone = PROMISES[method]["linear_unknown"].kind == "none"
+    return () if alone and problem == "linear" else pytest.mark.slow
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize(("method", "problem"), [pytest.param(*case, marks=_marks(*case)) for case in KEPT])
+def test_the_promise_is_kept(method, problem, seed):
+    assert_kept(fit(method, problem, seed), method, problem)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from toys import equal, model
+from toys import equal, model, quick
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.loaders import as_data
 
@@ -109,7 +109,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", quick(METHODS, ("map", "neurallinear")))
 def test_methods_take_pairs_and_loaders(name, key):
     rows, pair = (METHODS[name].fit(model(), data, key=key, progress=False) for data in (tb.Data(X, Y), (X, Y)))
     assert equal(pair.predict(X).mean, rows.predict(X).mean)

@@ -11,6 +11,7 @@ import numpyro.distributions as dist
 import pytest
 
 import tunbridge as tb
+from toys import quick
 from tunbridge.model.likelihoods.base import OfNumbers
 
 PAGE = Path(__file__).parents[2] / "docs" / "likelihoods.md"
@@ -47,10 +48,17 @@ def model(name):
     return tb.Model(tb.networks.MLP((4,)), tb.priors.Normal(1.0), LIKELIHOODS[name])
 
 
+QUICK = (("logistic, unknown", "laplace"), ("skewed, unknown", "map"))
+
+
 @pytest.mark.parametrize(
-    "method", [pytest.param(name, marks=pytest.mark.slow) if name == "nuts" else name for name in METHODS]
+    ("name", "method"),
+    [
+        pytest.param(name, method, marks=() if (name, method) in QUICK else pytest.mark.slow)
+        for name in ("logistic, unknown", "skewed, unknown")
+        for method in METHODS
+    ],
 )
-@pytest.mark.parametrize("name", ["logistic, unknown", "skewed, unknown"])
 def test_the_recipe_goes_through_every_family_of_methods_and_comes_back_from_a_file(name, method, tmp_path):
     posterior = METHODS[method].fit(model(name), DATA, key=jax.random.key(1), progress=False)
     predictive = posterior.predict(DATA.x)
@@ -62,7 +70,7 @@ def test_the_recipe_goes_through_every_family_of_methods_and_comes_back_from_a_f
     np.testing.assert_array_equal(again.predict(DATA.x).mean, predictive.mean)
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
+@pytest.mark.parametrize("name", quick(LIKELIHOODS, ("skewed, unknown",)))
 def test_the_recipe_is_in_the_units_of_the_data_behind_the_doors(name):
     """Known noise is given in the units of y: for 128 y, which loses no digit, spreads are 128 times as large."""
     x, y = np.asarray(DATA.x), np.asarray(DATA.y)

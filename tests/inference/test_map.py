@@ -185,6 +185,7 @@ def test_a_unknown_noise_fit_in_minibatches_agrees_with_the_full_one(key):
     np.testing.assert_allclose(sigmas, 0.5, rtol=0.2)
 
 
+@pytest.mark.optimised
 def test_heteroscedastic_noise_is_recovered(key):
     data = tb.datasets.funnel(key, 3000)
     made = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likelihoods.Heteroscedastic())

@@ -49,6 +49,7 @@ def test_meetings_are_in_order_and_the_last_ends_warm_up(warmup):
     assert found[-1] == warmup
 
 
+@pytest.mark.slow
 def test_chains_of_one_posterior_share_one_step_size_and_mass_matrix():
     kept = []
 

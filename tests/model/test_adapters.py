@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
+from model import torch_recorded
 from tunbridge.core import tree
 
 WIDTHS = (3, 5, 4, 2)
@@ -66,13 +67,9 @@ def by_keras():
 
 
 def by_torch():
-    torch = pytest.importorskip("torch")
-    nn = torch.nn
-
-    net = nn.Sequential(nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
-    for layer, (kernel, bias) in zip(net[::2], WEIGHTS, strict=True):
-        layer.weight.data, layer.bias.data = torch.as_tensor(kernel.T.copy()), torch.as_tensor(bias)
-    return tb.networks.from_torch(net), lambda x: net(torch.as_tensor(x)).detach().numpy()
+    """What is on file: test_torch.py compares it with PyTorch."""
+    network, _, outputs, _ = torch_recorded.read("dense")
+    return network, lambda x: outputs
 
 
 ADAPTERS = {"equinox": by_equinox, "linen": by_linen, "nnx": by_nnx, "keras": by_keras, "torch": by_torch}

@@ -129,6 +129,7 @@ def test_a_bare_iterable_refuses_checkpoints_and_members(key, tmp_path):
     tb.MAP(train=tb.Train(5)).fit(model(), bare(), key=key)
 
 
+@pytest.mark.slow
 def test_streamed_targets_are_put_in_the_likelihoods_form(key):
     """Whole numbers for a Gaussian and floats for classes: the same fit as from memory."""
     rng = np.random.default_rng(0)

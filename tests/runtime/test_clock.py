@@ -49,6 +49,7 @@ def test_a_fit_that_runs_to_its_end_is_not_cut(key, chunks):
     assert tb.MAP(train=tb.Train(2000, patience=1)).fit(model(), curve(key), key=key).cut is None
 
 
+@pytest.mark.slow
 def test_the_loops_of_a_fit_share_one_limit(key, chunks):
     """A point estimate of 41 steps takes 4 counted seconds, and leaves 2 for the normal around it."""
     method = tb.MeanField(point=tb.MAP(train=tb.Train(41)), train=tb.Train(500))

@@ -18,21 +18,35 @@ asked = []
 jax.monitoring.register_event_listener(lambda event, **_: asked.append(event.rsplit("/", 1)[1]))
 import tunbridge as tb
 
-{before}
 model = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))
 tb.MAP(train=tb.Train(3)).fit(model, tb.Data([[0.0], [1.0]], [0.0, 1.0]), key=jax.random.key(0))
 print(asked.count("cache_hits"), asked.count("cache_misses"), jax.config.jax_compilation_cache_dir)
 """
 
 
-def _fit(home, before="", **variables):
-    """Hits, misses and the folder of a fit in a process of its own, without the settings of these tests."""
+KEEP = """
+import jax
+from tunbridge.runtime import programs
+
+{before}
+programs.keep()
+print(jax.config.jax_compilation_cache_dir)
+"""
+
+
+def _run(script, home, **variables):
+    """What a process of its own says, without the settings of these tests."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "TF_CPP", "TUNBRIDGE"))}
-    command = [sys.executable, "-c", FIT.format(before=before)]
     environment = own | {"XDG_CACHE_HOME": str(home)} | variables
+    command = [sys.executable, "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=True)
     assert done.stderr == ""
-    hits, misses, folder = done.stdout.split()
+    return done.stdout.strip()
+
+
+def _fit(home):
+    """Hits, misses and the folder of a fit."""
+    hits, misses, folder = _run(FIT, home).split()
     return int(hits), int(misses), folder
 
 
@@ -56,7 +70,8 @@ def test_a_second_process_finds_every_program_of_the_first(tmp_path):
 )
 def test_what_the_user_says_comes_first(before, variables, folder, tmp_path):
     said = {name: value.format(home=tmp_path) for name, value in variables.items()}
-    assert _fit(tmp_path, before.format(home=tmp_path), **said)[2] == folder.format(home=tmp_path)
+    script = KEEP.format(before=before.format(home=tmp_path))
+    assert _run(script, tmp_path, **said) == folder.format(home=tmp_path)
     assert not (tmp_path / "tunbridge").exists()
 
 
@@ -77,7 +92,7 @@ for made in (dist.Gamma(0.5, 2.0), dist.LogNormal(0.1, 0.7), dist.StudentT(3.0, 
 
 def test_distributions_are_flattened_in_the_same_order_by_every_process():
     said = set()
-    for seed in range(4):
+    for seed in range(2):
         own = os.environ | {"PYTHONHASHSEED": str(seed)}
         done = subprocess.run([sys.executable, "-c", ORDER], capture_output=True, text=True, env=own, check=True)
         said.add(done.stdout)
@@ -115,6 +130,7 @@ def test_messages_of_the_loader_are_left_out_unless_asked_for(given, level):
     assert done.stdout.strip() == level
 
 
+@pytest.mark.slow
 def test_a_second_fit_from_the_command_line_writes_nothing_to_standard_error(tmp_path):
     data = penguins(tmp_path / "data.csv")
     quick = ["-m", "map", "--hidden", "4", "--seconds", "0.1", "--ignore", "mass $g$", "--overwrite"]

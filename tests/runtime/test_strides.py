@@ -51,6 +51,7 @@ def test_strides_change_no_bit_of_what_is_kept(together, key, strides, monkeypat
     assert equal(WALK.fit(model(), table(), key=key).params, single)
 
 
+@pytest.mark.slow
 def test_a_sampler_that_moves_goes_the_same_way_in_strides_resumed_or_not(strides, tmp_path):
     single = sampled()
     strides(5)

@@ -55,6 +55,7 @@ def test_the_epistemic_part_of_a_sampled_network_falls_with_data_and_the_noise_s
     assert still == pytest.approx(0.3, rel=0.1)
 
 
+@pytest.mark.slow
 def test_the_split_recovers_the_known_noise(key):
     """Root-mean-square aleatoric deviation on synthetic heteroscedastic data: truth within 10 %."""
     made = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likelihoods.Heteroscedastic())

@@ -29,12 +29,11 @@ def change(monkeypatch):
 @pytest.mark.parametrize(
     "method",
     [
-        tb.SGLD(run=RUN),
-        tb.SGHMC(run=RUN),
-        tb.SGHMC(run=RUN, noise_estimate=None),
-        tb.SGNHT(run=RUN),
+        pytest.param(tb.SGLD(run=RUN), id="sgld", marks=pytest.mark.slow),
+        pytest.param(tb.SGHMC(run=RUN), id="sghmc"),
+        pytest.param(tb.SGHMC(run=RUN, noise_estimate=None), id="noise", marks=pytest.mark.slow),
+        pytest.param(tb.SGNHT(run=RUN), id="sgnht", marks=pytest.mark.slow),
     ],
-    ids=["sgld", "sghmc", "noise", "sgnht"],
 )
 def test_a_chain_lost_in_warm_up_goes_back_and_takes_smaller_steps(method, change):
     """Above 4 over the curvature each step leads further away from a normal posterior."""
@@ -60,6 +59,7 @@ def test_noise_begins_at_its_median_whatever_the_key():
     assert float(law.cdf(model.likelihood.values(starts[0].noise))) == pytest.approx(0.5, abs=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.003, 0.03, 0.3])
 def test_a_short_warm_up_arrives_however_small_the_noise(noise):
     x = np.linspace(-2.0, 2.0, 60)[:, None]
