@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all lint docs bench clean
+.PHONY: demo test test-all testing lint docs bench clean
 
 demo: $(VENV)/.core            ## a real table and a curve with a gap, in about a minute: demo/report.html
 	$(BIN)/tunbridge demo --out demo --overwrite
@@ -13,6 +13,13 @@ test: lint                     ## everything but the slow tests
 
 test-all: lint                 ## the slow tests too
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+testing: $(VENV)/.test         ## docs/testing.md: what tests cost with nothing compiled before, and what they notice
+	rm -rf build/testing && mkdir -p build/testing
+	env XDG_CACHE_HOME=$(CURDIR)/build/testing PYTHONPATH=tests $(BIN)/python -m pytest -n auto --dist loadfile \
+		-m "not slow" -p measure --costs build/testing/costs.json
+	$(BIN)/python benchmarks/mutants.py
+	$(BIN)/python benchmarks/testing.py build/testing/costs.json
 
 lint: $(VENV)/.test            ## style, types and the dependency rule
 	$(BIN)/ruff check .

@@ -112,7 +112,8 @@ def test_stronger_decay_gives_smaller_weights_and_larger_residuals(key):
     assert errors == sorted(errors, reverse=True)
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2))])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2])
 def test_diabetes_coverage_is_honest_with_unknown_noise(seed):
     """50-50 tanh, noise ~ Gamma(1/2, 1), a fifth held out, three keys: MAP and ensemble cover 0.80 to 0.97."""
     made = tb.Model(
@@ -194,7 +195,7 @@ def test_heteroscedastic_noise_is_recovered(key):
     found = np.sqrt(np.asarray(posterior.predict(x).aleatoric))[:, 0]
     truth = np.asarray(tb.datasets.toy.funnel_scale(x[:, 0]))
     assert np.corrcoef(found, truth)[0, 1] > 0.95
-    np.testing.assert_allclose(found, truth, rtol=0.35)
+    np.testing.assert_allclose(found, truth, rtol=0.15)  # 0.08 at most for three keys
 
 
 def test_patience_ends_a_run_that_no_longer_improves(key):

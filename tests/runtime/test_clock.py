@@ -57,6 +57,7 @@ def test_the_loops_of_a_fit_share_one_limit(key, chunks):
     assert posterior.cut == Cut(41 + 21, 41 + 500, 6.0)
 
 
+@pytest.mark.slow
 def test_a_loop_that_comes_after_the_limit_takes_no_step(key, chunks):
     method = tb.Laplace(point=tb.MAP(train=tb.Train(2000)))
     unknown = model(dist.Gamma(0.5, 1.0))  # whose tuning would look for the mode again

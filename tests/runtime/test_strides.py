@@ -61,6 +61,7 @@ def test_a_sampler_that_moves_goes_the_same_way_in_strides_resumed_or_not(stride
     assert equal(sampled(checkpoint=tmp_path), strided)
 
 
+@pytest.mark.slow
 def test_a_run_begun_in_single_steps_goes_on_in_strides_that_meet_it(strides, tmp_path):
     """It once went on from the last step that a stride ends at."""
     interrupted(tmp_path)

@@ -211,6 +211,7 @@ def trained():
     return tb.NeuralLinear(tb.MAP(train=tb.Train(30))).fit(model, table(24), key=KEY, progress=False)
 
 
+@pytest.mark.slow
 def test_trained_features_keep_the_noise_that_was_measured_on_held_out_rows(trained):
     point = tb.MAP(train=tb.Train(30))
     model = linear(dist.HalfNormal(1.0), UNKNOWN, (4,))

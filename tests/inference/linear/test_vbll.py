@@ -129,6 +129,7 @@ def trained():
     return tb.VBLL(train=tb.Train(30)).fit(model(prior=dist.HalfNormal(1.0)), table(24), key=KEY, progress=False)
 
 
+@pytest.mark.slow
 def test_unknown_noise_has_a_spread_and_unknown_scales_are_said_to_be_held(trained):
     notes = " ".join(trained.notes)
     assert "held at the medians" in notes

@@ -300,10 +300,17 @@ def test_a_large_epsilon_is_noticed():
     moves.NormRedraw(tolerance=1.0).check(model)
 
 
-def test_networks_behind_an_offset_are_moved():
+def test_networks_behind_an_offset_are_moved(key):
     rows = np.random.default_rng(0).uniform(0.5, 1.0, (5, 4)), np.ones(5, int)
-    model, _ = tb.Model(Offset(MLP((3,), "relu")), priors.Normal(1.0), tb.likelihoods.Poisson()).bind(tb.Data(*rows))
-    moves.Rescaling().check(model)
+    model, data = tb.Model(Offset(MLP((3,), "relu")), priors.Normal(1.0), tb.likelihoods.Poisson()).bind(tb.Data(*rows))
+    move = moves.Rescaling()
+    move.check(model)
+    before = model.sample_params(key, data.x)
+    after = jax.jit(move)(key, tb.Target(model, 5.0), before)
+    ratios = [np.asarray(a / b) for a, b in zip(*map(jax.tree.leaves, (after.weights, before.weights)), strict=True)]
+    assert max(np.abs(np.log(ratio)).max() for ratio in ratios) > 0.01
+    old, new = (np.asarray(model.outputs(params, data.x)) for params in (before, after))
+    np.testing.assert_allclose(new, old, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("activation", quick(("tanh", "gelu", "softplus"), ("tanh",)))

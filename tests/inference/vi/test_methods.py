@@ -144,6 +144,7 @@ def test_patience_stops_where_the_bound_no_longer_rises():
     assert len(posterior.curve["loss"]) < 200
 
 
+@pytest.mark.slow
 def test_any_log_density_with_constraints_is_approximated():
     """A normal mean (exact), and a scale and a share whose posteriors are known."""
     y = jnp.asarray(np.random.default_rng(0).normal(3.0, 2.0, size=50)) * 100.0

@@ -1,0 +1,131 @@
+"""What the tests cost and what they notice: docs/testing.md, from one measured run of `make test` and from the mutants.
+
+``make testing`` runs both and this. ``python benchmarks/testing.py COSTS`` takes the file that
+``pytest -p measure --costs COSTS`` wrote; without it the page is written again from results/testing.json.
+"""
+
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+from record import record, recorded
+
+PAGE = Path(__file__).parents[1] / "docs" / "testing.md"
+SHOWN = 30
+TEXT = """\
+# Testing
+
+Three commands prove three things:
+
+| command | what runs | limit on 2 cores |
+| --- | --- | --- |
+| `make test` | all but the slow tests, nothing compiled before | 8 minutes, 2 GB a worker |
+| `make test-all` | the slow tests too, on Python 3.11 and 3.13 | 60 minutes |
+| `make docs` | every page, executed; a page that fails does not keep others from being built | 10 minutes |
+
+In `make test` each method is fitted once with its defaults to a line with unknown noise and an unknown prior scale,
+whose posterior is known by quadrature. That fit must keep its promise, survive pickling, saving and a resumed run to
+the bit, compile nothing for a table of another length, and treat unknowns as agreed. Likelihoods, priors and networks
+meet in turns. Answers of PyTorch are on file (`tests/model/torch_recorded.npz`), and compared with PyTorch itself where
+it is installed. `make test-all` adds every method with every likelihood and prior, all promises with three keys, and
+the long statistical tests.
+
+Compiling is most of what tests cost, so programs are compiled without optimisation, unless a test is marked
+`optimised`, and kept in the user's cache folder under the version of JAX and the kind of processor.
+
+## What tests cost
+
+{summary}
+
+By folder:
+
+{folders}
+
+The {shown} most expensive tests:
+
+{tests}
+
+## What tests notice
+
+`python benchmarks/mutants.py` changes one sign, factor or index at a time in a copy of the package and runs those of
+the fast tests that should notice: **{caught} of {all} are caught**.
+
+{mutants}
+
+This page is written by `make testing`.
+"""
+
+
+def table(head: list[str], rows: list[list]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def summarise(path: str) -> dict:
+    """Figures of a run, by file and for its most expensive tests."""
+    found = json.loads(Path(path).read_text())
+    tests = found["tests"]
+    files: dict[str, dict] = defaultdict(lambda: {"tests": 0, "cpu": 0.0, "programs": 0})
+    workers: dict[str, float] = defaultdict(float)
+    for name, costs in tests.items():
+        row = files[name.split("::")[0].removeprefix("tests/")]
+        row["tests"] += 1
+        row["cpu"] = round(row["cpu"] + costs["cpu"], 2)
+        row["programs"] += costs["programs"]
+        workers[costs["worker"] or "alone"] = round(max(workers[costs["worker"] or "alone"], costs["memory"]))
+    dear = sorted(tests, key=lambda name: -tests[name]["cpu"])[:SHOWN]
+    return {
+        "seconds": round(found["seconds"]),
+        "megabytes": dict(workers),
+        "files": dict(sorted(files.items())),
+        "dearest": {n.removeprefix("tests/"): [round(tests[n]["cpu"], 1), tests[n]["programs"]] for n in dear},
+    }
+
+
+def write(found: dict, mutants: dict) -> None:
+    folders: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0])
+    for file, row in found["files"].items():
+        folder = file.rpartition("/")[0] or "tests"
+        folders[folder] = [
+            a + b for a, b in zip(folders[folder], (row["tests"], row["cpu"], row["programs"]), strict=True)
+        ]
+    total = [sum(column) for column in zip(*folders.values(), strict=True)]
+    memory = ", ".join(f"{megabytes / 1000:.2f} GB" for megabytes in found["megabytes"].values())
+    ordered = sorted(folders.items(), key=lambda item: -item[1][1])
+    rows = [[folder, num, f"{cpu:.0f}", programs] for folder, (num, cpu, programs) in ordered]
+    PAGE.write_text(
+        TEXT.format(
+            summary=f"{total[0]:,} tests in {found['seconds']} seconds: {total[1]:,.0f} CPU-seconds, {total[2]:,} "
+            f"programs. Nothing was compiled before. Workers hold at most {memory}.",
+            folders=table(["folder", "tests", "CPU-seconds", "programs"], rows),
+            shown=len(found["dearest"]),
+            tests=table(
+                ["test", "CPU-seconds", "programs"],
+                [[f"`{name}`", *figures] for name, figures in found["dearest"].items()],
+            ),
+            caught=sum(bool(row["caught by"]) for row in mutants.values()),
+            all=len(mutants),
+            mutants=table(
+                ["what", "right", "wrong", "noticed by"],
+                [
+                    [name, *(f"`{' '.join(row[k].split())}`" for k in ("right", "wrong")), _test(row["caught by"])]
+                    for name, row in mutants.items()
+                ],
+            ),
+        )
+    )
+
+
+def _test(caught: list[str]) -> str:
+    return f"`{caught[0].removeprefix('tests/')}`" if caught else "**nothing**"
+
+
+def main() -> None:
+    if sys.argv[1:]:
+        record("testing", summarise(sys.argv[1]), "testing.py COSTS", show=False)
+    write(recorded("testing"), recorded("mutants"))
+
+
+if __name__ == "__main__":
+    main()
