@@ -18,7 +18,7 @@ TEXT = """\
 
 Three commands prove three things:
 
-| command | what runs | limit on 2 cores |
+| command | what runs | goal on 2 cores |
 | --- | --- | --- |
 | `make test` | all but the slow tests, nothing compiled before | 8 minutes, 2 GB a worker |
 | `make test-all` | the slow tests too, on Python 3.11 and 3.13 | 60 minutes |
