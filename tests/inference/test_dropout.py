@@ -248,3 +248,13 @@ def test_noise_measured_under_dropout_is_that_of_the_data():
     coverages = [tb.metrics.coverage(fit.predict(test.x), test.y) for fit in fits]
     assert abs(np.mean(ratios)) < 3 * 80**-0.5 / 6**0.5
     assert abs(np.mean(coverages) - 0.9) < 3 * 0.038 / 6**0.5
+
+
+def test_at_the_mean_of_masks_a_weight_is_multiplied_by_the_probability_that_its_unit_stays(key):
+    bound, data = model(hidden=(5, 4)).bind(table(12))
+    params = bound.sample_params(key, data.x)
+    rates = masks.place(bound, params.weights, 0.3, 0.1)
+    found = masks.mean(bound, params, rates)
+    pairs = zip(*(jax.tree.leaves(each.weights) for each in (params, found)), rates, strict=True)
+    shares = [float(np.asarray(after / before).mean()) for before, after, rate in pairs if rate is not None]
+    np.testing.assert_allclose(shares, [0.9, 0.7, 0.7], rtol=1e-5)

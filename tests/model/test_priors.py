@@ -140,6 +140,22 @@ LAWS = {
     "two normals": priors.TwoNormals(0.3, 1.0, 0.05),
     "spike and slab": priors.SpikeAndSlab(0.3, 1.0, 0.05),
 }
+SCIPY = {
+    "laplace": stats.laplace(scale=0.5),
+    "student-t": stats.t(3, scale=0.7),
+    "cauchy": stats.cauchy(scale=0.5),
+    "logistic": stats.logistic(scale=0.5),
+}
+
+
+@pytest.mark.parametrize("name", SCIPY)
+def test_the_density_of_many_weights_is_the_product_of_scipys(name, key, x64):
+    weights, layout = _weights(key)
+    wanted = sum(SCIPY[name].logpdf(np.asarray(leaf)).sum() for leaf in jax.tree.leaves(weights))
+    found = jax.jit(lambda weights: LAWS[name].log_prob(weights, (), layout))(weights)
+    assert float(found) == pytest.approx(wanted, abs=1e-9)
+
+
 MIXTURES = {
     "inverse-gamma variance": (
         priors.ScaleMixture(dist.InverseGamma(2.0, 3.0), squared=True),
