@@ -101,8 +101,8 @@ def write(found: dict, mutants: dict) -> None:
             folders=table(["folder", "tests", "CPU-seconds", "programs"], rows),
             shown=len(found["dearest"]),
             tests=table(
-                ["test", "CPU-seconds", "programs"],
-                [[f"`{name}`", *figures] for name, figures in found["dearest"].items()],
+                ["CPU-seconds", "programs", "test"],
+                [[*figures, f"`{name}`"] for name, figures in found["dearest"].items()],
             ),
             caught=sum(bool(row["caught by"]) for row in mutants.values()),
             all=len(mutants),
