@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -291,6 +290,13 @@ def test_what_nobody_foresaw_is_a_sentence_too(monkeypatch, tmp_path):
         call("fit", data, "-t", "species", "--out", tmp_path / "run")
 
 
+HEARS = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+runpy.run_module("tunbridge", run_name="__main__", alter_sys=True)
+"""
+
+
 @pytest.mark.slow
 def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
     """A real process and a real signal; the result is that of a run that nobody interrupted, to the bit."""
@@ -310,11 +316,8 @@ def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
         "-q",
     ]
     run = tmp_path / "run"
-    heard = partial(
-        signal.signal, signal.SIGINT, signal.SIG_DFL
-    )  # a run in the background ignores it, and so would this
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = subprocess.Popen([*common, "--out", str(run)], preexec_fn=heard, **piped)
+    started = subprocess.Popen([sys.executable, "-c", HEARS, *common[3:], "--out", str(run)], **piped)
     deadline = time.time() + 60
     while not list(run.glob("checkpoint/*/*/state.npz")) and time.time() < deadline:
         time.sleep(0.02)
