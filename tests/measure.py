@@ -13,6 +13,8 @@ from pathlib import Path
 import jax
 import pytest
 
+from memory import held_bytes
+
 _SPENT = {"programs": 0, "compiling": 0.0, "tracing": 0.0}
 
 
@@ -45,7 +47,7 @@ class _Costs:
             {name: spent - before[name] for name, spent in _SPENT.items()},
             cpu=_cpu() - cpu,
             seconds=time.time() - wall,
-            memory=_memory(),
+            memory=held_bytes() / 1e6,
         )
         return (yield)
 
@@ -71,9 +73,3 @@ class _Costs:
 def _cpu():
     spent = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in spent)
-
-
-def _memory():
-    """Megabytes that the worker holds, where the system says so."""
-    status = Path("/proc/self/statm")
-    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6 if status.exists() else 0.0

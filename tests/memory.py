@@ -11,10 +11,15 @@ import jax
 MOST_BYTES = 1.2e9
 
 
+def held_bytes():
+    """What this process holds, where the system says so."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if status.exists() else 0
+
+
 def bound_memory():
     """A worker forgets compiled programs when they fill more than its share; the folder keeps them."""
-    status = Path("/proc/self/statm")
-    if status.exists() and int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > MOST_BYTES:
+    if held_bytes() > MOST_BYTES:
         jax.clear_caches()
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed

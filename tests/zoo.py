@@ -47,5 +47,8 @@ PRIORS = {
 QUICK = ("normal unknown", "spike and slab", "regularised horseshoe", "by path")
 """Those that fast tests look at: one a mechanism."""
 
-FREE = tuple(name for name in PRIORS if name not in ("full", "matrix", "low rank", "joint"))
+CORRELATED = ("full", "matrix", "low rank", "joint")
+"""Those whose weights are not independent."""
+
+FREE = tuple(name for name in PRIORS if name not in CORRELATED)
 """Those that any network can have: the others are written for the layers of `NETWORK`."""

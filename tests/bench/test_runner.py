@@ -33,8 +33,8 @@ def test_there_is_a_row_for_each_task_split_and_method(tmp_path):
     row = rows[1]
     assert (row["train_rows"], row["test_rows"], row["kind"]) == (40, 20, "numbers")
     x, y = table(0)
-    slope = np.linalg.lstsq(x[:-HELD], y[:-HELD], rcond=None)[0]
-    assert row["figures"]["RMSE"] == pytest.approx(np.sqrt(np.mean((y - x @ slope)[-HELD:] ** 2)), rel=1e-4)
+    weights = np.linalg.lstsq(x[:-HELD], y[:-HELD], rcond=None)[0]
+    assert row["figures"]["RMSE"] == pytest.approx(np.sqrt(np.mean((y - x @ weights)[-HELD:] ** 2)), rel=1e-4)
     assert {"seconds", "tuning seconds", "gradients", "networks", "ms a row", "MB"} <= set(row["cost"])
     assert row["curves"]["calibration"]["x"][0] == 0.1
     assert {"versions", "device", "date"} <= set(row["provenance"])

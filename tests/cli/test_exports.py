@@ -16,7 +16,6 @@ def _german(path, rows):
         for x, day, town, y in rows
     ]
     path.write_bytes(("größe;wann;ort;preis\n" + "\n".join(lines) + "\n").encode("latin-1"))
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -74,3 +73,11 @@ def test_a_bad_cell_is_named_before_a_fit(tmp_path):
     assert code == 2
     assert "a number in every cell of 'n', as its other cells are; got '12x' in line 31 of data.csv" in error
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+def test_a_column_with_a_bad_cell_can_be_ignored(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("x,n,y\n" + "".join(f"{i},{i}.5,{i}.25\n" for i in range(29)) + "30,12x,1.5\n")
+    code, _, error = call("fit", path, "-t", "y", "--ignore", "n", "--out", tmp_path / "run", *QUICK)
+    assert code == 0, error

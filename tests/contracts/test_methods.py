@@ -59,7 +59,6 @@ NORMAL = {
     "vbll": tb.likelihoods.Gaussian | tb.likelihoods.Bernoulli | tb.likelihoods.Categorical,
 }
 """Methods for normal independent weights and these likelihoods alone: their own tests see them refuse the rest."""
-CORRELATED = ("full", "matrix", "low rank", "joint")
 NUMBERS = table(24)
 COUNTED = tb.Data(NUMBERS.x, np.maximum(np.round(2.0 + 2.0 * np.asarray(NUMBERS.y)), 0.0))
 TASKS = tb.likelihoods.MultiTask(
@@ -216,9 +215,9 @@ def _refused(name, prior):
     made = zoo.PRIORS[prior]
     if name == "ellipticalslice" and not made.gaussian:
         return "normal given its scales"
-    if name == "laplace" and prior in CORRELATED:
+    if name == "laplace" and prior in zoo.CORRELATED:
         return "independent weights"
-    if name in NORMAL and (prior in CORRELATED or not made.marginal().gaussian):
+    if name in NORMAL and (prior in zoo.CORRELATED or not made.marginal().gaussian):
         return "independent normal weights"
     return ""
 
@@ -240,6 +239,9 @@ def test_noise_and_scales_of_every_prior_are_treated_as_those_of_the_line(method
     CHECKS[TREATMENT[method]](posterior, model, PAIR)
     if TREATMENT[method] == "held":
         assert (prior in CLOSED) == (type(posterior.model.prior) is not type(model.prior))
+    if TREATMENT[method] == "laplace":
+        unknown = bool(_medians(model.prior.marginal(), PAIR))
+        assert (bool(draws(posterior).scales) and prior not in CLOSED) == unknown
 
 
 @pytest.mark.slow

@@ -53,9 +53,9 @@ def test_outputs_and_gradients_are_torch_s(name):
         outputs = network.apply(weights, x)
         return jnp.sum(outputs), outputs
 
-    slopes, got = jax.jit(jax.grad(total, has_aux=True))(network.weights, x)
+    found, got = jax.jit(jax.grad(total, has_aux=True))(network.weights, x)
     np.testing.assert_allclose(got, outputs, rtol=1e-4, atol=1e-5)
-    found = dict(tree.flatten_with_paths(slopes))
+    found = dict(tree.flatten_with_paths(found))
     assert set(found) == set(gradients)
     for path, wanted in gradients.items():
         np.testing.assert_allclose(found[path], wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max() + 1e-5)
