@@ -16,6 +16,7 @@ def _german(path, rows):
         for x, day, town, y in rows
     ]
     path.write_bytes(("größe;wann;ort;preis\n" + "\n".join(lines) + "\n").encode("latin-1"))
+    return path
 
 
 @pytest.fixture(scope="module")
