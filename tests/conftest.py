@@ -27,7 +27,7 @@ jax.config.update("jax_disable_most_optimizations", _QUICKLY)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _bounded_memory():
     yield
     bound_memory()

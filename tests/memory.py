@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-MOST_BYTES = 1.2e9
+MOST_BYTES = 1.6e9
 
 
 def held_bytes():
@@ -17,9 +17,9 @@ def held_bytes():
     return int(status.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if status.exists() else 0
 
 
-def bound_memory():
-    """A worker forgets compiled programs when they fill more than its share; the folder keeps them."""
-    if held_bytes() > MOST_BYTES:
+def bound_memory(most=MOST_BYTES):
+    """A worker forgets compiled programs when it holds more than its share; the folder keeps them."""
+    if held_bytes() > most:
         jax.clear_caches()
         gc.collect()
         with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed

@@ -186,7 +186,7 @@ def test_a_curve_ends_where_nothing_is_left(posterior):
 def test_a_curve_of_classes_tells_the_error():
     data = labelled()
     bound, rows = model(likelihood=tb.likelihoods.Categorical()).bind(data)
-    point = tb.Point(bound, jax.random.key(0), tb.Params(bound.network.init(jax.random.key(1), rows.x)))
+    point = tb.Point(bound, jax.random.key(0), tb.Params(jax.jit(bound.network.init)(jax.random.key(1), rows.x)))
     first, last = compression.pruning_curve(point, data, (0.0, 1.0), by="magnitude").rows
     assert first["error"] == pytest.approx(1 - tb.metrics.accuracy(point.predict(data.x), data.y))
     assert last["NLL"] == pytest.approx(np.log(3), rel=1e-5)

@@ -32,7 +32,7 @@ def test_numbers_are_answered_in_the_units_they_came_in(name, key):
     assert fitted.notes
 
 
-@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("name", quick(BASELINES, ("ridge", "gp", "boosting")))
 def test_classes_get_probabilities(name, key):
     predictive = _fit(name, CLASS, CLASSES, key).predict(CLASS.x)
     np.testing.assert_allclose(predictive.probs.sum(axis=1), 1.0, atol=1e-5)
@@ -162,6 +162,7 @@ def test_what_does_not_fit_is_refused(key):
             ask()
 
 
+@pytest.mark.slow
 def test_a_process_of_many_rows_learns_its_kernel_from_some(key, monkeypatch):
     monkeypatch.setattr(process, "_TUNED_BY", 40)
     data = table(80, noise=0.1)

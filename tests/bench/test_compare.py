@@ -98,6 +98,7 @@ def test_baselines_are_in_every_table_unless_they_do_not_take_its_rows(monkeypat
     assert max(len(line) for line in str(table).splitlines()[:6]) <= 120
 
 
+@pytest.mark.slow
 def test_a_fit_that_was_cut_is_marked_and_not_recommended():
     methods = {"map": tb.MAP(train=tb.Train(10**8)), "ridge": tb.bench.Ridge(), "gp": tb.bench.Process()}
     table = tb.compare(_model(), *_split(), methods, baselines=False, max_seconds=0.05)

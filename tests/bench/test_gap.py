@@ -15,6 +15,7 @@ def gap():
     return fit_gap({"map": short, "ensemble": tb.Ensemble(short, 3)}, progress=False)
 
 
+@pytest.mark.slow
 def test_each_method_has_its_distance_and_width_in_the_gap(gap):
     assert [row["method"] for row in gap.rows] == ["map", "ensemble"]
     assert all(row["distance"] > 1 and row["seconds"] > 0 for row in gap.rows)

@@ -6,6 +6,7 @@ from types import FrameType, FunctionType, ModuleType
 
 import jax
 import numpy as np
+import pytest
 
 import tunbridge as tb
 from bench_fakes import LeastSquares, line
@@ -77,6 +78,7 @@ def _table(path, methods, tasks):
         return {row["method"]: row for row in store.rows() if row["split"] == 0}
 
 
+@pytest.mark.slow
 def test_the_prior_is_the_worst_and_overconfidence_shows(tmp_path):
     methods = {"squares": LeastSquares(), "overconfident": LeastSquares(0.1), "prior": PriorOnly()}
     rows = _table(tmp_path / "r.sqlite", methods, [line(splits=1)])

@@ -31,7 +31,7 @@ def straight(likelihood, outputs, key):
     """One line, drawn from the prior."""
     model = tb.Model(tb.networks.MLP((), outputs=outputs), tb.priors.Normal(1.0), likelihood)
     bound, rows = model.bind(tb.Data(INPUTS, [0, 0, 0, 1, 1]))
-    return tb.Point(bound, key, bound.sample_params(key, rows.x))
+    return tb.Point(bound, key, jax.jit(bound.sample_params)(key, rows.x))
 
 
 def nuts(draws):

@@ -58,6 +58,7 @@ def test_wrong_draws_fail(broken, key):
     assert "The draws are not those of the posterior." in str(found)
 
 
+@pytest.mark.slow
 def test_the_prior_is_found_out_by_the_log_likelihood_alone():
     """The prior's own ranks are even in all that does not look at the data."""
     found = line(jax.random.key(1), prior=True)

@@ -20,6 +20,7 @@ def script(monkeypatch):
     return importlib.import_module
 
 
+@pytest.mark.slow
 def test_gradients_are_steps_times_rows_of_all_members(script):
     judged = script("judged")
     problem = judged.Problem("wine")

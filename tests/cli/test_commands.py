@@ -88,6 +88,7 @@ def test_info_says_what_was_fitted(fitted):
         assert words in said
 
 
+@pytest.mark.slow
 def test_a_fit_that_was_cut_says_so_wherever_it_is_shown(tmp_path, monkeypatch):
     monkeypatch.setattr(options, "check_seconds", lambda seconds: None)
     data = penguins(tmp_path / "data.csv")
@@ -165,6 +166,7 @@ def test_compare_writes_one_report_about_all(tmp_path):
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["report.html"]
 
 
+@pytest.mark.slow
 def test_the_demo_leaves_one_report_about_a_table_and_a_curve(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "_ON_TABLE", ("ridge", "boosting"))
     monkeypatch.setattr(demo, "_ON_CURVE", ("map",))

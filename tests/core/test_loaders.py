@@ -132,6 +132,7 @@ def test_a_loader_refuses_a_checkpoint(key, tmp_path):
         METHODS["map"].fit(model(), Loader(), key=key, checkpoint=tmp_path)
 
 
+@pytest.mark.slow
 def test_compare_takes_pairs_of_anything_and_refuses_loaders():
     found = tb.compare(model(), (Tensor(X), Tensor(Y)), (X, Y), ["map"], baselines=False, max_seconds=1, progress=False)
     assert len(found.rows) == 1

@@ -103,6 +103,7 @@ def _perceptron(layers, x):
     return jnp.tanh(x @ first["weight"] + first["bias"][None]) @ last["weight"] + last["bias"][None]
 
 
+@pytest.mark.slow
 def test_dropout_starts_where_its_mean_is_the_given_network(key):
     module, data = _case("perceptron")
     still = tb.MCDropout(rate=0.3, step_size=1e-12, train=tb.Train(1))

@@ -17,7 +17,7 @@ from tunbridge.inference.point import masks
 
 def _bound(hidden=(4, 3), scale=0.5, sigma=0.3):
     bound, rows = model(hidden, tb.likelihoods.Gaussian(sigma), tb.priors.Normal(scale)).bind(table(24))
-    return bound, rows, tb.Params(bound.network.init(jax.random.key(1), rows.x))
+    return bound, rows, tb.Params(jax.jit(bound.network.init)(jax.random.key(1), rows.x))
 
 
 def test_masked_weights_are_masked_units_to_the_bit(key):
@@ -73,12 +73,17 @@ def test_the_expected_log_prior_is_the_mean_over_all_masks(x64):
     rates = masks.place(bound, params.weights, 0.3, 0.2)
     shapes = [(3, 1), (2, 1)]
     mean = 0.0
+
+    @jax.jit
+    def density(first, second):
+        return target.log_prior_weights(masks.apply(bound, params, (None, first, None, second)))
+
     for bits in itertools.product([0.0, 1.0], repeat=5):
         first, second = np.array(bits[:3]).reshape(shapes[0]), np.array(bits[3:]).reshape(shapes[1])
         chance = np.prod(np.where(first, 0.8, 0.2)) * np.prod(np.where(second, 0.7, 0.3))
-        masked = masks.apply(bound, params, (None, jnp.asarray(first), None, jnp.asarray(second)))
-        mean += chance * target.log_prior_weights(masked)
-    np.testing.assert_allclose(masks.expected_log_prior(target, params, rates), mean, rtol=1e-12)
+        mean += chance * float(density(first, second))
+    found = jax.jit(lambda params: masks.expected_log_prior(target, params, rates))(params)
+    np.testing.assert_allclose(found, mean, rtol=1e-12)
 
 
 def test_it_is_the_weight_decay_of_the_paper_and_the_rest_is_constant(x64):
@@ -119,7 +124,7 @@ def test_tau_and_weight_decay_are_two_names_of_one_thing(key, x64):
     method, target = tb.MCDropout(rate=rate, groups=1), tb.Target(bound, float(rows.num))
     layout = bound.network.layout(params.weights)
     rates = masks.place(bound, params.weights, rate, None)
-    drawn = masks.draw(split(key, 1)[0], rates, params.weights, layout)
+    drawn = jax.jit(lambda key: masks.draw(key, rates, params.weights, layout))(split(key, 1)[0])
     whole = tb.weight_decay_from_tau(tau, 0.0, length, rows.num)
 
     def loss(weights):
@@ -128,8 +133,8 @@ def test_tau_and_weight_decay_are_two_names_of_one_thing(key, x64):
         rest = sum(jnp.sum(leaf**2) for leaf in (first["weight"], first["bias"], second["bias"]))
         return 0.5 * jnp.mean((rows.y - outputs) ** 2) + decay * jnp.sum(second["weight"] ** 2) + whole * rest
 
-    wanted = jax.grad(loss)(params.weights)
-    found = jax.grad(lambda w: -method.objective(key, target, tb.Params(w), (), rows))(params.weights)
+    wanted = jax.jit(jax.grad(loss))(params.weights)
+    found = jax.jit(jax.grad(lambda w: -method.objective(key, target, tb.Params(w), (), rows)))(params.weights)
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
         np.testing.assert_allclose(a, rows.num * tau * b, rtol=1e-9, atol=1e-9)
 
@@ -252,7 +257,7 @@ def test_noise_measured_under_dropout_is_that_of_the_data():
 
 def test_at_the_mean_of_masks_a_weight_is_multiplied_by_the_probability_that_its_unit_stays(key):
     bound, data = model(hidden=(5, 4)).bind(table(12))
-    params = bound.sample_params(key, data.x)
+    params = jax.jit(bound.sample_params)(key, data.x)
     rates = masks.place(bound, params.weights, 0.3, 0.1)
     found = masks.mean(bound, params, rates)
     pairs = zip(*(jax.tree.leaves(each.weights) for each in (params, found)), rates, strict=True)

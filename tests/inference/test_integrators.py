@@ -183,6 +183,7 @@ def test_momentum_leaves_the_marginal_of_the_weights_as_it_is(key):
     assert stats.kstest(sampled, "logistic").pvalue > 0.01
 
 
+@pytest.mark.slow
 def test_momentum_without_its_energy_in_the_acceptance_samples_the_square_of_the_target(key):
     """The first attempt: proposals along trajectories, accepted by the potential alone.
 

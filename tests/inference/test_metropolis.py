@@ -93,6 +93,7 @@ def _gamma_draws(proposal):
     return np.asarray(jax.jit(jax.vmap(draws))(jax.random.split(jax.random.key(3), 16)), np.float64)
 
 
+@pytest.mark.slow
 def test_an_asymmetric_proposal_needs_the_term_of_hastings():
     """Gamma(3, 1) by a multiplicative walk. Without the term the draws are of pi(w) / w: Gamma(2, 1)."""
     right, wrong = _gamma_draws(Stretch()), _gamma_draws(Careless())

@@ -54,12 +54,13 @@ def test_sgd_with_momentum_moves_like_a_damped_mass(name, x64):
     np.testing.assert_allclose(sgd, mass, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_map_by_sgd_with_momentum_moves_like_a_damped_mass(x64, key):
     x = jax.random.normal(key, (30, 2))
     data = tb.Data(x, jnp.sin(x[:, 0]) + x[:, 1])
     made = tb.Model(tb.networks.MLP((4,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
     model, data = made.bind(data)
-    init = model.network.init(key, data.x)
+    init = jax.jit(model.network.init)(key, data.x)
     start, unravel = jax.flatten_util.ravel_pytree(init)
     target = tb.Target(model, data.num)
 

@@ -107,11 +107,14 @@ def test_what_was_kept_is_saved_and_loaded_to_the_bit(keep, tmp_path):
     assert equal(tb.load(tmp_path), posterior)
 
 
+@pytest.mark.slow
 def test_chains_start_from_members_of_an_ensemble_with_noise_from_its_prior():
     model, _ = MODEL.bind(DATA)
     points = [
         tb.Point(
-            model, jax.random.key(i), model.sample_params(jax.random.key(i), DATA.x)._replace(noise=(-9.0 + 0 * i,))
+            model,
+            jax.random.key(i),
+            jax.jit(model.sample_params)(jax.random.key(i), DATA.x)._replace(noise=(-9.0 + 0 * i,)),
         )
         for i in range(2)
     ]
@@ -144,7 +147,7 @@ def test_a_step_size_that_explodes_ends_in_a_warning_with_its_number():
 
 def test_a_start_of_no_finite_density_is_refused_with_a_sentence():
     model, rows = MODEL.bind(DATA)
-    params = model.sample_params(jax.random.key(0), rows.x)._replace(noise=(jnp.asarray(-200.0),))
+    params = jax.jit(model.sample_params)(jax.random.key(0), rows.x)._replace(noise=(jnp.asarray(-200.0),))
     with pytest.raises(tb.NumericalError, match="NaN or infinite where it starts or has come to"):
         tb.HMC(run=RUN).fit(MODEL, DATA, key=jax.random.key(0), init=params, progress=False)
 
@@ -177,6 +180,7 @@ def test_what_was_kept_before_an_interrupt_is_read_without_a_step_more(tmp_path)
     assert equal(draws(part), jax.tree.map(lambda leaf: leaf[:, :num], draws(whole)))
 
 
+@pytest.mark.slow
 def test_a_kill_between_the_saves_of_a_meeting_changes_nothing(tmp_path, monkeypatch):
     """One chain saved after a meeting, the other before it: the latter hears once more what the former said."""
     method = tb.HMC(run=RUN)

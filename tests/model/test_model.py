@@ -17,41 +17,48 @@ def test_log_joint_is_log_likelihood_plus_the_prior_of_every_layer(key, x64):
         (5, 4), prior=tb.priors.Normal((1.0, 2.0, 0.5)), likelihood=tb.likelihoods.Gaussian(dist.Gamma(2.0, 2.0))
     )
     bound, rows = made.bind(data)
-    params = bound.sample_params(key, rows.x)
+    params = jax.jit(bound.sample_params)(key, rows.x)
     target = tb.Target(bound, float(rows.num))
     sigma = float(jnp.exp(params.noise[0]))
-    f = np.asarray(bound.outputs(params, rows.x))
+    f = np.asarray(jax.jit(bound.outputs)(params, rows.x))
     likelihood = stats.norm(f, sigma).logpdf(np.asarray(rows.y)).sum()
     layers = [
         stats.norm(0, s).logpdf(np.asarray(ravel(w))).sum()
         for s, w in zip((1.0, 2.0, 0.5), params.weights["layers"], strict=True)
     ]
     noise = stats.gamma(2, scale=0.5).logpdf(sigma) + np.log(sigma)
-    assert float(target.log_density(params, rows)) == pytest.approx(likelihood + sum(layers) + noise, abs=1e-6)
+    found = jax.jit(target.log_density)(params, rows)
+    assert float(found) == pytest.approx(likelihood + sum(layers) + noise, abs=1e-6)
 
 
 def test_batches_of_an_epoch_average_to_the_whole_data(key, x64):
     bound, rows = model().bind(table(40))
-    params, target = bound.sample_params(key, rows.x), tb.Target(bound, 40.0)
+    params, target = jax.jit(bound.sample_params)(key, rows.x), tb.Target(bound, 40.0)
     source = Minibatches(rows, 8)
     cursor = source.start(key, jnp.int32(0))
     values, slopes = [], []
+
+    @jax.jit
+    def follow(cursor, t):
+        cursor = source.follow(key, cursor, t)
+        return cursor, *jax.value_and_grad(target.log_likelihood)(params, source.batch(cursor, t))
+
     for t in range(5):
-        cursor = source.follow(key, cursor, jnp.int32(t))
-        batch = source.batch(cursor, jnp.int32(t))
-        value, slope = jax.value_and_grad(target.log_likelihood)(params, batch)
+        cursor, value, slope = follow(cursor, jnp.int32(t))
         values.append(value)
         slopes.append(ravel(slope))
-    whole, slope = jax.value_and_grad(target.log_likelihood)(params, rows)
+    whole, slope = jax.jit(jax.value_and_grad(target.log_likelihood))(params, rows)
     assert float(np.mean(values)) == pytest.approx(float(whole), rel=1e-10)
     np.testing.assert_allclose(np.mean(slopes, axis=0), ravel(slope), rtol=1e-8, atol=1e-8)
 
 
 def test_temperature_divides_likelihood_and_prior(key):
     bound, rows = model().bind(table())
-    params = bound.sample_params(key, rows.x)
-    cold, warm = tb.Target(bound, 40.0, 0.5), tb.Target(bound, 40.0, 1.0)
-    assert float(cold.log_density(params, rows)) == pytest.approx(2 * float(warm.log_density(params, rows)), rel=1e-6)
+    params = jax.jit(bound.sample_params)(key, rows.x)
+    cold, warm = (
+        float(jax.jit(tb.Target(bound, 40.0, temperature).log_density)(params, rows)) for temperature in (0.5, 1.0)
+    )
+    assert cold == pytest.approx(2 * warm, rel=1e-6)
 
 
 def test_a_row_of_weight_two_counts_as_two_rows(key, x64):
@@ -59,7 +66,7 @@ def test_a_row_of_weight_two_counts_as_two_rows(key, x64):
     twice = tb.Data(data.x, data.y, np.array([2.0] + [1.0] * 9))
     copied = tb.Data(jnp.concatenate([data.x, data.x[:1]]), jnp.concatenate([data.y, data.y[:1]]))
     bound, rows = model().bind(data)
-    params = bound.sample_params(key, rows.x)
+    params = jax.jit(bound.sample_params)(key, rows.x)
     values = [float(tb.Target(bound, float(d.num)).log_likelihood(params, d)) for d in (twice, copied)]
     assert values[0] == pytest.approx(values[1], rel=1e-10)
 
@@ -69,7 +76,7 @@ def test_the_prior_predictive_has_the_models_shapes(key):
     params, y = bound.sample(key, rows.x)
     assert y.shape == rows.y.shape
     assert params.noise == ()
-    assert jax.tree.structure(params.weights) == jax.tree.structure(bound.network.init(key, rows.x))
+    assert jax.tree.structure(params.weights) == jax.tree.structure(jax.jit(bound.network.init)(key, rows.x))
 
 
 def test_the_prior_predictive_has_the_models_moments(key):

@@ -43,12 +43,12 @@ class Tied(nn.Module):
 
 
 def _linen(module, x):
-    return module.apply, module.init(jax.random.key(1), x[None])
+    return module.apply, jax.jit(module.init)(jax.random.key(1), x[None])
 
 
 def _mlp(x):
     network = tb.networks.MLP((5, 4), outputs=2)
-    return network.apply, network.init(jax.random.key(1), x[None])
+    return network.apply, jax.jit(network.init)(jax.random.key(1), x[None])
 
 
 def _by_hand(x):

@@ -43,7 +43,7 @@ def test_the_log_posterior_is_equal_over_all_permutations_and_signs(activation, 
     made = tb.Model(network, tb.priors.Normal((0.7, 1.3)), tb.likelihoods.Gaussian(dist.Gamma(2.0, 2.0)))
     bound, data = made.bind(table())
     target = tb.Target(bound, float(data.num))
-    params = bound.sample_params(key, data.x)
+    params = jax.jit(bound.sample_params)(key, data.x)
     density = jax.jit(target.log_density)
     wanted = density(params, data)
     found = [density(params._replace(weights=w), data) for w in copies(params.weights, 0, 3, odd)]
@@ -57,7 +57,7 @@ def test_relu_units_can_be_rescaled_under_the_likelihood_but_not_under_the_prior
         table()
     )
     target = tb.Target(bound, float(data.num))
-    params = bound.sample_params(key, data.x)
+    params = jax.jit(bound.sample_params)(key, data.x)
 
     def scaled(alpha):
         first, last = params.weights["layers"]

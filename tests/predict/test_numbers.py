@@ -100,6 +100,7 @@ def test_blocks_change_nothing(monkeypatch, key):
         np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_million_rows_never_meet_all_draws_at_once(monkeypatch):
     """200,000 rows x 500 draws would be 400 MB of outputs; no array may be larger than a block of them."""
     seen = []

@@ -66,6 +66,7 @@ def test_a_loop_that_comes_after_the_limit_takes_no_step(key, chunks):
     assert chunks.count(COMPILING) == 1
 
 
+@pytest.mark.slow
 def test_a_baseline_of_two_networks_has_half_of_the_limit_for_each(key, chunks):
     method = tb.bench.CalibratedMAP(tb.MAP(train=tb.Train(2000)))
     posterior = method.fit(model(), curve(key), key=key, max_seconds=6.0)

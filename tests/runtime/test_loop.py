@@ -85,7 +85,7 @@ def _cut(monkeypatch, lengths):
     )
 
 
-@pytest.mark.parametrize("batch_size", [None, 8])
+@pytest.mark.parametrize("batch_size", [pytest.param(None, marks=pytest.mark.slow), 8])
 def test_results_do_not_depend_on_where_chunks_end(batch_size, key, monkeypatch):
     method = Walk(run=tb.Run(1, 10, 40, thin=2, batch_size=batch_size))
     whole = method.fit(model(), table(), key=key)

@@ -90,6 +90,7 @@ for made in (dist.Gamma(0.5, 2.0), dist.LogNormal(0.1, 0.7), dist.StudentT(3.0, 
 """
 
 
+@pytest.mark.slow
 def test_distributions_are_flattened_in_the_same_order_by_every_process():
     said = set()
     for seed in range(2):

@@ -25,6 +25,7 @@ def learnt(x, y, key, scale):
     return tb.MAP(train=tb.Train(400)).fit(model, tb.Data(x, y), key=key, progress=False)
 
 
+@pytest.mark.slow
 def test_digits_that_were_never_shown_have_a_larger_entropy(digits, key):
     x, y = digits
     known = np.flatnonzero(y < 5)
@@ -34,6 +35,7 @@ def test_digits_that_were_never_shown_have_a_larger_entropy(digits, key):
     assert tb.metrics.auroc(np.concatenate([inside, outside]), strange) > 0.8
 
 
+@pytest.mark.slow
 def test_maximum_likelihood_is_sure_by_heart_and_too_sure_of_the_rest(digits, key):
     x, y = digits
     rows = {"seen": slice(0, 150), "new": slice(150, 900)}

@@ -36,7 +36,7 @@ ROWS = tb.Data(X, table(30).y)
 
 def local_of(prior):
     model, _ = tb.Model(tb.networks.MLP((4,)), prior, NOISE).bind(ROWS)
-    weights = model.network.init(jax.random.key(3), jnp.asarray(X))
+    weights = jax.jit(model.network.init)(jax.random.key(3), jnp.asarray(X))
     layout = model.network.layout(weights)
     scales = model.prior.median_scales(weights, layout)
     raw = model.prior.raw(weights, scales, layout)

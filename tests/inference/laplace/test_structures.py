@@ -21,7 +21,7 @@ GGN, FULL = tb.curvatures.GGN(), tb.structures.Full()
 def local_of(network, data, likelihood, prior=None, subset=None):
     """A bound model at weights drawn at random, and its bound data."""
     model, data = tb.Model(network, prior or tb.priors.Normal(0.7), likelihood).bind(data)
-    weights = model.network.init(jax.random.key(3), data.x)
+    weights = jax.jit(model.network.init)(jax.random.key(3), data.x)
     return Local(model, tb.Params(weights), subset or tb.subsets.All()), data
 
 
@@ -33,18 +33,23 @@ def measured(structure, local, data, curvature=GGN):
 
 def precision(blocks, size):
     """The whole covariance, inverted."""
-    covariance = np.asarray(jax.vmap(structures.linalg.Covariance(blocks, size).product)(jnp.eye(size)))
+    covariance = np.asarray(jax.jit(jax.vmap(structures.linalg.Covariance(blocks, size).product))(np.eye(size)))
     return np.linalg.inv(covariance)
 
 
 def by_definition(local, data, reduce=None):
     """sum_n J^T C C^T J with the Jacobian of autodiff."""
     flat, back = ravel_pytree(local.weights)
-    outputs = jax.jacobian(lambda w: local.model.network.apply(back(w), data.x))(flat)
-    f = local.model.network.apply(local.weights, data.x)
-    columns = local.model.likelihood.hessian_root(f, data.y, ())
-    rows = jnp.einsum("nod,nok->nkd", outputs, columns).reshape(-1, flat.size)
-    return np.asarray(rows.T @ rows)
+
+    @jax.jit
+    def ask(w):
+        f = local.model.network.apply(back(w), data.x)
+        slope = jax.jacobian(lambda w: local.model.network.apply(back(w), data.x))(w)
+        return slope, local.model.likelihood.hessian_root(f, data.y, ())
+
+    outputs, columns = map(np.asarray, ask(flat))
+    rows = np.einsum("nod,nok->nkd", outputs, columns).reshape(-1, flat.size)
+    return rows.T @ rows
 
 
 @pytest.fixture
@@ -194,7 +199,7 @@ def test_negative_curvature_is_clipped_and_reported(key, x64):
     """At the top of a hill between two modes the exact Hessian is indefinite."""
     data = tb.Data(np.linspace(-1, 1, 9)[:, None], np.linspace(-1, 1, 9))
     model = tb.Model(tb.networks.MLP((2,)), tb.priors.Normal(3.0), tb.likelihoods.Gaussian(0.1))
-    weights = jax.tree.map(jnp.zeros_like, dataclasses.replace(model.network, outputs=1).init(key, data.x))
+    weights = jax.tree.map(jnp.zeros_like, jax.jit(dataclasses.replace(model.network, outputs=1).init)(key, data.x))
     method = tb.Laplace(curvature=tb.curvatures.Hessian(), point=None)
     posterior = method.fit(model, data, init=weights, key=key)
     assert "Curvature is negative in 2 of 7 directions" in " ".join(posterior.notes)

@@ -28,7 +28,7 @@ X, Y = ROWS.normal(size=(20, 3)), ROWS.normal(size=(20, 2))
 def layer(model, data, family=tb.conjugate.Normal(), weights=None, **options):
     """The exact layer above the features of weights that are given."""
     if weights is None:
-        weights = model.bind(data)[0].network.init(jax.random.key(3), data.x)
+        weights = jax.jit(model.bind(data)[0].network.init)(jax.random.key(3), data.x)
     return tb.NeuralLinear(None, family).fit(model, data, key=KEY, init=weights, **options)
 
 
@@ -63,7 +63,9 @@ def test_draws_have_the_moments_of_the_posterior():
     np.testing.assert_allclose(drawn.std(0), exact.sd, rtol=0.05)
 
 
-@pytest.mark.parametrize("each", [False, True], ids=["shared noise", "noise an output"])
+@pytest.mark.parametrize(
+    "each", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["shared noise", "noise per output"]
+)
 def test_normal_inverse_gamma_gives_the_multivariate_t_of_the_textbook(each, x64):
     """log p(y) is that of scipy's multivariate t; p(y_new | y) is the ratio of two such densities."""
     prior, width = dist.Gamma(0.5, 1.0), Y.shape[1]
@@ -113,7 +115,7 @@ def test_draws_of_noise_and_weights_have_the_moments_of_the_student_predictive()
 def test_rows_in_portions_give_the_posterior_of_all_rows(family, x64):
     model = linear(1.0, UNKNOWN, (4,))
     bound, _ = model.bind(tb.Data(X, Y))
-    init = tb.Params(bound.network.init(jax.random.key(3), X), (), (jnp.asarray(-1.0),))
+    init = tb.Params(jax.jit(bound.network.init)(jax.random.key(3), X), (), (jnp.asarray(-1.0),))
     known = tb.NeuralLinear(None, family)
     weight = np.linspace(0.5, 2.0, len(X))
     whole = known.fit(model, tb.Data(X, Y, weight), key=KEY, init=init)
@@ -196,7 +198,7 @@ def test_scales_of_hidden_layers_stay_where_they_are():
     model = linear((dist.HalfNormal(1.0), dist.HalfNormal(1.0)), tb.likelihoods.Gaussian(0.3), (4,))
     data = tb.Data(X, Y)
     bound, _ = model.bind(data)
-    weights = bound.network.init(jax.random.key(3), data.x)
+    weights = jax.jit(bound.network.init)(jax.random.key(3), data.x)
     posterior = layer(model, data, weights=weights)
     median = bound.prior.median_scales(weights, bound.network.layout(weights))
     np.testing.assert_array_equal(posterior.params.scales[0], median[0])
@@ -221,6 +223,7 @@ def test_trained_features_keep_the_noise_that_was_measured_on_held_out_rows(trai
     assert trained.notes[-1].startswith("Given the features unknown prior scales of the last layer")
 
 
+@pytest.mark.slow
 def test_a_compiled_answer_is_that_of_predict(trained):
     x = np.asarray(table(7).x)
     found, predictive = trained.compile(x.shape)(x), trained.predict(x)

@@ -138,6 +138,7 @@ def test_unknown_noise_has_a_spread_and_unknown_scales_are_said_to_be_held(train
     np.testing.assert_allclose(trained.predict(table(7).x).aleatoric, np.exp(2.0 * u + 2.0 * width**2), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_draw_is_one_network_and_predictions_need_no_number_of_them(trained):
     assert trained.predict(table(7).x).functions.shape == (100, 7, 1)
     assert equal(trained.one(), trained.params)

@@ -117,6 +117,7 @@ PRIORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick(PRIORS, ("known and unknown",)))
 def test_rescaling_leaves_the_prior_and_functions_as_they_are_and_forgets_the_ratio(name, key):
     model, data = bound(prior=PRIORS[name])
@@ -305,7 +306,7 @@ def test_networks_behind_an_offset_are_moved(key):
     model, data = tb.Model(Offset(MLP((3,), "relu")), priors.Normal(1.0), tb.likelihoods.Poisson()).bind(tb.Data(*rows))
     move = moves.Rescaling()
     move.check(model)
-    before = model.sample_params(key, data.x)
+    before = jax.jit(model.sample_params)(key, data.x)
     after = jax.jit(move)(key, tb.Target(model, 5.0), before)
     ratios = [np.asarray(a / b) for a, b in zip(*map(jax.tree.leaves, (after.weights, before.weights)), strict=True)]
     assert max(np.abs(np.log(ratio)).max() for ratio in ratios) > 0.01

@@ -26,6 +26,7 @@ def change(monkeypatch):
     jax.clear_caches()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method",
     [

@@ -54,14 +54,21 @@ def test_a_spread_is_the_normal_distribution_of_its_root(name, x64):
     spread = _spreads()[name]
     like = spread.noise(jax.random.key(0))
     flat, back = jax.flatten_util.ravel_pytree(like)
-    root = np.stack([np.ravel(spread.root(back(e))) for e in np.eye(flat.size)], axis=1)
+    rooted = jax.jit(lambda e: spread.root(back(e)))
+    root = np.stack([np.ravel(rooted(e)) for e in np.eye(flat.size)], axis=1)
     covariance = root @ root.T
-    np.testing.assert_allclose(np.ravel(spread.variance()), np.diag(covariance), rtol=1e-10)
-    np.testing.assert_allclose(spread.log_det(), np.linalg.slogdet(covariance)[1], rtol=1e-10)
+
+    @jax.jit
+    def ask():
+        deviation = spread.root(spread.noise(jax.random.key(1)))
+        return spread.variance(), spread.log_det(), deviation, spread.log_prob(deviation), spread.entropy()
+
+    variance, log_det, deviation, density, entropy = ask()
+    np.testing.assert_allclose(np.ravel(variance), np.diag(covariance), rtol=1e-10)
+    np.testing.assert_allclose(log_det, np.linalg.slogdet(covariance)[1], rtol=1e-10)
     exact = stats.multivariate_normal(np.zeros(6), covariance)
-    deviation = spread.root(spread.noise(jax.random.key(1)))
-    np.testing.assert_allclose(spread.log_prob(deviation), exact.logpdf(np.ravel(deviation)), rtol=1e-9)
-    np.testing.assert_allclose(spread.entropy(), exact.entropy(), rtol=1e-9)
+    np.testing.assert_allclose(density, exact.logpdf(np.ravel(deviation)), rtol=1e-9)
+    np.testing.assert_allclose(entropy, exact.entropy(), rtol=1e-9)
 
 
 def test_a_matrix_variate_covariance_is_a_kronecker_product(x64):
@@ -69,7 +76,8 @@ def test_a_matrix_variate_covariance_is_a_kronecker_product(x64):
     rows, columns = spread._roots()
     like = spread.noise(jax.random.key(0))
     flat, back = jax.flatten_util.ravel_pytree(like)
-    root = np.stack([np.ravel(spread.root(back(e)), order="C") for e in np.eye(flat.size)], axis=1)
+    rooted = jax.jit(lambda e: spread.root(back(e)))
+    root = np.stack([np.ravel(rooted(e), order="C") for e in np.eye(flat.size)], axis=1)
     expected = np.kron(columns @ columns.T, rows @ rows.T)  # the array is (outputs, inputs): its rows follow columns
     np.testing.assert_allclose(root @ root.T, expected, rtol=1e-10)
 
@@ -87,16 +95,21 @@ COUNTS = {
 
 @pytest.mark.parametrize("family", COUNTS, ids=lambda family: type(family).__name__)
 def test_q_has_as_many_numbers_as_its_family_says(family):
-    sds = jax.tree.map(lambda leaf: 0.1 + 0.0 * leaf, PARAMS)
-    q = family.around(jax.random.key(0), PARAMS, sds, LAYOUT)
+    @jax.jit
+    def ask(params):
+        sds = jax.tree.map(lambda leaf: 0.1 + 0.0 * leaf, params)
+        q = family.around(jax.random.key(0), params, sds, LAYOUT)
+        draw = q.sample(jax.random.key(1))
+        return q, q.variance(), draw, q.log_prob(draw)
+
+    q, variance, draw, density = ask(PARAMS)
     assert isinstance(q, Gaussian)
     assert q.num_parameters == COUNTS[family]
-    for leaf, like in zip(jax.tree.leaves(q.variance()), jax.tree.leaves(PARAMS), strict=True):
+    for leaf, like in zip(jax.tree.leaves(variance), jax.tree.leaves(PARAMS), strict=True):
         assert leaf.shape == like.shape
         np.testing.assert_allclose(leaf, 0.01, rtol=2e-2)
-    draw = q.sample(jax.random.key(1))
     assert jax.tree.map(jnp.shape, draw) == jax.tree.map(jnp.shape, PARAMS)
-    assert np.isfinite(q.log_prob(draw))
+    assert np.isfinite(density)
 
 
 def test_a_full_q_too_large_for_memory_is_refused_with_its_size():

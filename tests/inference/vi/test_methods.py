@@ -40,7 +40,7 @@ def _truth():
         (tb.MeanField(), False),
         pytest.param(tb.IVON(), False, marks=pytest.mark.slow),
         pytest.param(tb.BayesByBackprop(num_samples=4), False, marks=pytest.mark.slow),
-        (tb.FullRank(), True),
+        pytest.param(tb.FullRank(), True, marks=pytest.mark.slow),
         pytest.param(tb.ADVI(tb.families.Layers(), num_samples=4), True, marks=pytest.mark.slow),
         pytest.param(tb.LowRank(2, num_samples=4), True, marks=pytest.mark.slow),
     ],
@@ -182,6 +182,7 @@ def test_supports_that_q_cannot_cover_are_refused():
         tb.MeanField().fit(model, problem.data, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_a_bound_that_is_not_finite_stops_the_run():
     problem = tb.bench.exact.linear()
     wild = tb.MeanField(optimiser=optax.sgd, step_size=1e30, decay=tb.schedules.Constant(), train=tb.Train(50))
