@@ -95,6 +95,7 @@ def test_what_is_pruned_is_saved_and_loaded_to_the_bit(posterior, tmp_path):
     np.testing.assert_array_equal(found.predict(x, num=5).mean, pruned.predict(x, num=5).mean)
 
 
+@pytest.mark.slow
 def test_unknown_scales_multiply_signal_and_noise_alike():
     made = normal(model(prior=tb.priors.Normal(dist.HalfNormal(1.0))))
     ratios = flat(made.q.mean.weights) / np.sqrt(flat(made.q.variance().weights))
@@ -121,6 +122,7 @@ def test_weights_that_their_prior_mixes_are_refused():
         compression.signal_to_noise(made)
 
 
+@pytest.mark.slow
 def test_correlated_weights_count_by_their_own_variances(posterior):
     leaves = jax.tree.leaves(posterior.q.mean)
     sds = jnp.sqrt(jnp.asarray(flat(posterior.q.variance())))

@@ -77,6 +77,7 @@ def test_several_tasks_are_asked_one_at_a_time(key):
         tb.bench.prior_predictive(tb.Model(LINE, tb.priors.Normal(1.0), tasks), data, key=key)
 
 
+@pytest.mark.slow
 def test_marginals_of_one_weight_are_the_laws_they_mix_to(key, x64):
     w = np.array([-3.0, 0.2, 1.0])
     for prior, law in (

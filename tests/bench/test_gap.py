@@ -22,6 +22,7 @@ def test_each_method_has_its_distance_and_width_in_the_gap(gap):
     assert gap.rows[0]["width in the gap"] == 0.0
 
 
+@pytest.mark.slow
 def test_the_nearest_and_the_narrow_are_named(gap):
     near = min(gap.rows, key=lambda row: row["distance"])["method"]
     assert gap.sentences[0].startswith(f"{near} is nearest to the reference posterior")

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
+from toys import quick
 from tunbridge.bench import shifts, suites
 
 HAS_UCI = os.path.isdir(os.path.join(os.environ.get("TUNBRIDGE_DATA", ""), "uci"))
 
 
-@pytest.mark.parametrize("suite", ["toy", "small", "reference"])
+@pytest.mark.parametrize("suite", quick(("toy", "small", "reference"), ("small", "reference")))
 def test_parts_of_a_split_share_no_rows_and_come_again_the_same(suite):
     for task in suites.tasks(suite):
         train, held = task.train(0), task.held(0)

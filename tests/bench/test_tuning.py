@@ -90,6 +90,7 @@ def test_a_prior_scale_is_the_models_and_other_settings_the_methods():
     assert model.likelihood is line().model.likelihood
 
 
+@pytest.mark.slow
 def test_a_budget_is_the_same_for_candidates_and_for_the_fit():
     task, meter = line(budget=Budget(800, 60.0)), Meter()
     runner.learn(task, tb.MAP(), task.model, task.train(0), jax.random.key(0), meter)

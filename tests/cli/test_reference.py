@@ -21,6 +21,7 @@ def rows(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_a_reference_of_a_table_is_made_listed_and_shown(rows, tmp_path):
     out = tmp_path / "mine.npz"
     code, said, error = call("reference", "make", rows, "-t", "y", "--out", out, "--draws", "1500", *SHORT)

@@ -66,6 +66,7 @@ def test_it_says_what_was_fitted_and_what_came_of_it(page):
         assert words in text
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium to look with")
 def test_a_browser_shows_text_and_pictures(page, tmp_path):
     shot = tmp_path / "shot.png"

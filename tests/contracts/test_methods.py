@@ -19,7 +19,7 @@ import tunbridge as tb
 import zoo
 from fits import assert_kept, fit
 from memory import bound_memory
-from toys import equal, labelled, table
+from toys import equal, labelled, quick, table
 from tunbridge.bench import PROBLEMS
 from tunbridge.inference.base import Iterative
 
@@ -130,6 +130,12 @@ def test_predictions_have_the_shapes_of_semantics(posterior, name, key):
     _check_predictive(posterior.predict(LINE.x, num=num), LINE.data.y[:4], LINE.model.likelihood, key)
 
 
+def _in_turns(first):
+    """Every second method in the fast tests, from `first` on; all in the slow ones."""
+    return pytest.mark.parametrize("name", quick(TINY, list(TINY)[first::2]), indirect=True, scope="module")
+
+
+@_in_turns(0)
 def test_a_table_of_another_length_and_another_key_compile_nothing(posterior, name, compiled):
     """After a fit of 20 rows, one of 18: rows are filled up to the same capacity."""
     draws(posterior)
@@ -152,6 +158,7 @@ def test_a_saved_posterior_comes_back_to_the_bit(posterior, name, tmp_path, key)
     assert posterior.provenance.method.startswith(type(TINY[name]).__name__)
 
 
+@_in_turns(1)
 def test_a_resumed_fit_is_the_uninterrupted_one_to_the_bit_and_changes_neither_model_nor_data(
     posterior, name, tmp_path
 ):

@@ -109,7 +109,7 @@ METHODS = {
 }
 
 
-@pytest.mark.parametrize("name", quick(METHODS, ("map", "neurallinear")))
+@pytest.mark.parametrize("name", quick(METHODS, ("map",)))
 def test_methods_take_pairs_and_loaders(name, key):
     rows, pair = (METHODS[name].fit(model(), data, key=key, progress=False) for data in (tb.Data(X, Y), (X, Y)))
     assert equal(pair.predict(X).mean, rows.predict(X).mean)
@@ -119,6 +119,7 @@ def test_methods_take_pairs_and_loaders(name, key):
     assert loader.turns > 1
 
 
+@pytest.mark.slow
 def test_laplace_sees_each_row_of_a_loader_once(key):
     """The last batch is short: steps fill it up, the curvature does not."""
     weights = tb.MAP(train=tb.Train(20)).fit(model(), (X, Y), key=key, progress=False).params

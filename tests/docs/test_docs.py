@@ -14,17 +14,33 @@ from pathlib import Path
 import pytest
 
 import tunbridge as tb
+from toys import quick
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(module.name for module in pkgutil.walk_packages(tb.__path__, "tunbridge."))
 EXAMPLES = [name for name in MODULES if ">>> " in Path(importlib.util.find_spec(name).origin).read_text()]
+FITTED = {
+    f"tunbridge.{name}"
+    for name in (
+        "bench.processes.wide",
+        "estimators.classifier",
+        "estimators.convert",
+        "estimators.regressor",
+        "inference.linear.neurallinear",
+        "inference.linear.vbll",
+        "inference.vi.advi",
+        "model.networks.lenet",
+        "model.networks.resnet",
+    )
+}
+"""Modules whose examples take seconds."""
 CELL = re.compile(r"```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)```", re.S)
 FAMILIES = sorted((ROOT / "docs" / "families").glob("*.md"))
 GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("getting-started", "likelihoods", "scikit-learn")]
 TUTORIALS = [path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem != "index"]
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.parametrize("name", quick(EXAMPLES, set(EXAMPLES) - FITTED))
 def test_examples_in_docstrings_run(name):
     found = doctest.testmod(importlib.import_module(name))
     assert found.failed == 0

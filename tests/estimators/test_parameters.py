@@ -95,6 +95,7 @@ def test_other_networks_are_refused_before_anything_is_computed(network):
         tb.BayesianRegressor("map", network).fit(X, Y)
 
 
+@pytest.mark.slow
 def test_a_search_goes_over_fields_of_parts():
     linear = tb.BayesianRegressor(
         tb.MAP(train=tb.Train(20)), (), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1), random_state=0

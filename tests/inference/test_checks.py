@@ -93,6 +93,7 @@ def test_a_standardised_posterior_is_checked_in_the_units_of_the_data(problem, p
     assert scaled.rows[0]["expected"] == pytest.approx(5.0 + 8.0 * found.rows[0]["expected"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_classes_are_checked_by_their_shares():
     data = labelled(120)
     bound, _ = model((), likelihood=tb.likelihoods.Categorical()).bind(data)

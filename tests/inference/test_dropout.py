@@ -202,6 +202,7 @@ def test_learned_rates_grow_where_there_is_nothing_to_learn(key):
     assert 0.2 < learned < 0.8
 
 
+@pytest.mark.slow
 def test_a_larger_length_scale_makes_smoother_functions(key):
     """The prior of the weights is N(0, 1 / l^2): functions drawn from it have slopes that fall with l."""
     x = np.linspace(-2, 2, 200)[:, None]

@@ -111,6 +111,7 @@ def test_an_oscillator_gains_energy_by_euler_and_not_by_leapfrog():
     assert float(wrong.energies[-1]) == pytest.approx(3.66, abs=5e-3)
 
 
+@pytest.mark.slow
 def test_acceptance_goes_to_one_as_the_step_goes_to_zero(key):
     accepted = [np.minimum(1.0, np.exp(-changes(key, step))).mean() for step in (1.0, 0.25, 0.0625)]
     assert accepted == sorted(accepted)
@@ -174,6 +175,7 @@ def test_hmc_accepts_with_probability_min_1_exp_of_h_before_minus_h_after(key):
     assert accepted.mean() == pytest.approx(float(info.acceptance.mean()), abs=4 * 0.5 / np.sqrt(200))
 
 
+@pytest.mark.slow
 def test_momentum_leaves_the_marginal_of_the_weights_as_it_is(key):
     """Chains of `tb.HMC` from one far start against direct draws, by Kolmogorov and Smirnov: false alarms 1 %."""
     key_chain, key_direct = jax.random.split(key)

@@ -45,6 +45,7 @@ def test_a_flat_prior_gives_least_squares_by_any_optimiser(key, x64):
         np.testing.assert_allclose(_weights(method.fit(flat, data, key=key)), wanted, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_minibatch_sgd_converges_to_least_squares(key):
     data = table(400, 3)
     wanted = LinearRegression().fit(data.x, data.y)
@@ -53,7 +54,7 @@ def test_minibatch_sgd_converges_to_least_squares(key):
     np.testing.assert_allclose(_weights(posterior), np.append(wanted.coef_[0], wanted.intercept_), atol=0.01)
 
 
-@pytest.mark.parametrize("momentum", [None, 0.9])
+@pytest.mark.parametrize("momentum", [None, pytest.param(0.9, marks=pytest.mark.slow)])
 def test_map_is_weight_decay_step_by_step(momentum, key, x64):
     """-log joint / N = mean loss + |w|^2 / (2 N tau^2): SGD with decay 1 / (N tau^2) takes the same steps."""
     tau, sigma, step_size, num = 0.7, 0.3, 0.01, 40

@@ -99,7 +99,8 @@ def test_only_predictions_may_be_kept():
         tb.HMC(run=tb.Run(keep=np.zeros((2, 5)))).fit(MODEL, DATA, key=jax.random.key(1))
 
 
-@pytest.mark.parametrize("keep", [None, pytest.param(np.linspace(-1, 1, 9).reshape(3, 3), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", [None, np.linspace(-1, 1, 9).reshape(3, 3)])
 def test_what_was_kept_is_saved_and_loaded_to_the_bit(keep, tmp_path):
     run = tb.Run(chains=2, warmup=20, draws=10, keep=keep)
     posterior = tb.HMC(run=run).fit(MODEL, DATA, key=jax.random.key(1), progress=False)

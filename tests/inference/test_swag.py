@@ -76,9 +76,8 @@ def test_a_step_sees_at_most_half_of_the_rows(num, most):
     assert 1 <= tb.SWAG().batch_size(num) <= most
 
 
-@pytest.mark.parametrize(
-    ("steps", "snapshots"), [(19, 10), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in ((20, 7), (10, 10)))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("steps", "snapshots"), [(19, 10), (20, 7), (10, 10)])
 def test_as_many_snapshots_are_taken_as_asked_for(steps, snapshots, key):
     taken = [k for k in range(steps) if (k + 1) * snapshots // steps > k * snapshots // steps]
     assert len(taken) == snapshots

@@ -108,7 +108,7 @@ def test_ordered_classes_are_numpyros_and_far_outputs_stay_finite(x64):
     assert np.isfinite(Ordinal(cutpoints=cuts).log_probs(jnp.array([[-900.0], [900.0]]))).all()
 
 
-@pytest.mark.parametrize("classes", [2, 3, 7])
+@pytest.mark.parametrize("classes", [2, *(pytest.param(num, marks=pytest.mark.slow) for num in (3, 7))])
 def test_the_default_cutpoints_give_equal_classes_at_their_medians(classes, x64, key):
     likelihood = Ordinal(classes)
     probs = jnp.exp(likelihood.log_probs(jnp.zeros((1, 1)), likelihood.median_noise()))

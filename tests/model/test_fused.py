@@ -27,6 +27,7 @@ def _agree(one, other):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * float(np.max(np.abs(a))))
 
 
+@pytest.mark.slow
 def test_a_block_and_its_slopes_are_those_of_its_layers():
     """With a stride, a projection and a sum: every kind of kernel."""
     block, x, along = _weights()["stages"][1][0], _normal(1, 2, 8, 8, 16), _normal(2, 2, 4, 4, 32)

@@ -72,7 +72,7 @@ def log_prob(likelihood, f, y, noise):
     return likelihood.distribution(f[None], noise).log_prob(y[None])[0]
 
 
-@pytest.mark.parametrize("name", quick(CASES, ("multi-task",)))
+@pytest.mark.parametrize("name", quick(CASES, ("negative binomial",)))
 def test_the_root_squared_is_the_fisher_information(name, key, x64):
     likelihood, outputs, noise, ys, weight = case(name, key)
     assert isinstance(likelihood, Likelihood)

@@ -39,7 +39,7 @@ def test_fan_in_follows_the_axes_and_not_the_shape(key):
         {"out_in": Leaf("weight", inputs=(1,), outputs=(0,)), "b": Leaf("bias", outputs=(0,))},
     )
     for network, wanted in ((mlp, [1, 7, 1, 3]), (module, [7, 1, 3, 1]), (functions, [1, 7])):
-        weights = jax.jit(network.init)(key, x)
+        weights = network.init(key, x)
         leaves = zip(jax.tree.leaves(network.layout(weights)), jax.tree.leaves(weights), strict=True)
         assert [leaf.fan_in(weight.shape) for leaf, weight in leaves] == wanted
 
@@ -81,7 +81,7 @@ def test_equinox_layers_have_their_roles(key):
 def test_equinox_weights_are_redrawn_with_a_new_key_and_kept_on_request(key):
     module = eqx.nn.MLP(3, 1, 50, 1, key=key)
     network = from_equinox(module)
-    one, two = (jax.jit(network.init)(k, jnp.zeros((2, 3))) for k in jax.random.split(key))
+    one, two = (network.init(k, jnp.zeros((2, 3))) for k in jax.random.split(key))
     assert not np.allclose(one.layers[0].weight, two.layers[0].weight)
     assert float(jnp.std(one.layers[1].weight)) == pytest.approx(1 / np.sqrt(50), rel=0.4)
     x = jax.random.normal(key, (4, 3))

@@ -116,7 +116,7 @@ NETWORKS = {  # the network, its input, shapes of its groups, how many weights a
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", quick(NETWORKS, ("mlp", "lstm", "tied both ways")))
+@pytest.mark.parametrize("name", quick(NETWORKS, ("mlp", "tied both ways")))
 def test_activations_and_cotangents_make_up_the_derivative(name):
     make, x, shapes, left = NETWORKS[name]
     apply, weights = make(x)

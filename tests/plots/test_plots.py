@@ -132,6 +132,7 @@ def test_quantities_with_uneven_ranks_are_drawn_bold():
     assert lines["noise"] > 2 > lines["f"]
 
 
+@pytest.mark.slow
 def test_priors_show_a_curve_each_and_functions_a_line_each(key):
     zoo = {"normal": tb.priors.Normal(1.0), "laplace": tb.priors.Laplace(1.0)}
     for draw in (tb.plots.densities, tb.plots.influence):

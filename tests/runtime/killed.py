@@ -10,11 +10,16 @@ import numpyro.distributions as dist
 import tunbridge as tb
 from toys import Walk, model, table
 
-folder, out = sys.argv[1:]
+folder, out, times = sys.argv[1:]
+LENGTH = min(int(times), 4)
+"""Runs that are killed once are shorter."""
 FITS = {
-    "walk": (Walk(run=tb.Run(chains=3, warmup=3000, draws=1500, thin=10, batch_size=16)), tb.likelihoods.Gaussian(0.1)),
+    "walk": (
+        Walk(run=tb.Run(chains=3, warmup=750 * LENGTH, draws=375 * LENGTH, thin=10, batch_size=16)),
+        tb.likelihoods.Gaussian(0.1),
+    ),
     "ensemble": (
-        tb.Ensemble(tb.MAP(train=tb.Train(20_000, batch_size=8)), 3),
+        tb.Ensemble(tb.MAP(train=tb.Train(5000 * LENGTH, batch_size=8)), 3),
         tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)),
     ),
 }

@@ -57,6 +57,7 @@ def test_strides_of_several_steps_see_the_same_rows(key):
     np.testing.assert_array_equal(seen, walked)
 
 
+@pytest.mark.slow
 def test_every_row_comes_equally_often_in_every_place(key):
     """Chi-square over 10 places of one row in 2,000 epochs, level 1e-3, fixed key."""
     source = Minibatches(_rows(10), 10)

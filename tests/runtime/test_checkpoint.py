@@ -34,9 +34,9 @@ def test_a_process_killed_several_times_ends_with_the_uninterrupted_result(times
     """kill -9 at random moments after it has saved something new; a sampler's draws and an ensemble of MAPs."""
     rng, steps, kills = random.Random(4), [0], 0
     folder, out, whole = tmp_path / "checkpoint", tmp_path / "out.npz", tmp_path / "whole.npz"
-    assert _start("", whole).wait(300) == 0
+    assert _start("", whole, times).wait(300) == 0
     while not out.exists():
-        process = _start(folder, out)
+        process = _start(folder, out, times)
         if kills < times:
             _wait_for_progress(process, folder, steps[-1])
             time.sleep(rng.uniform(0.0, 0.3))

@@ -69,7 +69,8 @@ def test_a_run_begun_in_single_steps_goes_on_in_strides_that_meet_it(strides, tm
     assert_near(sampled(checkpoint=tmp_path), sampled())
 
 
-@pytest.mark.parametrize("number", [1, pytest.param(5, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 5])
 def test_moves_are_made_when_it_is_their_turn_and_before_a_draw_is_kept(number, strides):
     """Steps so small that moves alone change anything; draws are kept after 15, 20, ..., 40 steps."""
     strides(number)

@@ -37,6 +37,7 @@ def test_post_hoc_keeps_the_weights_it_was_given(mode, key):
     assert (posterior.predict(DATA.x).epistemic > 0).all()
 
 
+@pytest.mark.slow
 def test_distance_from_the_mode_is_told_in_posterior_standard_deviations(key, x64):
     """Of a line it is the length of the way back in the metric of the posterior precision."""
     line = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.2))

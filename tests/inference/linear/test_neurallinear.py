@@ -232,6 +232,7 @@ def test_a_compiled_answer_is_that_of_predict(trained):
     np.testing.assert_allclose(found.epistemic, predictive.epistemic, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_draw_is_one_network_and_predictions_need_no_number_of_them(trained):
     draw = jax.tree.map(lambda leaf: leaf[0], trained.sample(KEY, 1))
     assert trained.model.outputs(draw, table(7).x).shape == (7, 1)

@@ -42,7 +42,7 @@ def by_optax(target, data, key, step_size, momentum, steps):
 @pytest.mark.parametrize(
     ("method", "momentum"),
     [
-        (tb.SGLD(STEP, noise=0.0, run=RUN), None),
+        pytest.param(tb.SGLD(STEP, noise=0.0, run=RUN), None, marks=pytest.mark.slow),
         (tb.SGHMC(STEP, friction=0.5, noise=0.0, run=RUN), np.float32(0.5)),
     ],
     ids=["sgld", "sghmc"],
@@ -192,7 +192,10 @@ def test_temperatures_are_in_the_bar_in_the_statistics_and_in_the_summary():
 
 @pytest.mark.parametrize(
     "schedule",
-    [tb.schedules.Cyclical(length=10, exploration=0.5), tb.schedules.Annealed(10, exploration=0.2, sampling=0.5)],
+    [
+        pytest.param(tb.schedules.Cyclical(length=10, exploration=0.5), marks=pytest.mark.slow),
+        tb.schedules.Annealed(10, exploration=0.2, sampling=0.5),
+    ],
     ids=["Cyclical", "Annealed"],
 )
 def test_draws_of_an_exploration_are_not_kept(schedule):

@@ -132,6 +132,7 @@ def test_rescaling_leaves_the_prior_and_functions_as_they_are_and_forgets_the_ra
     assert (np.abs(new - old) / np.abs(old).max(axis=(1, 2), keepdims=True)).max() < 1e-4
 
 
+@pytest.mark.slow
 def test_a_temperature_enters_the_law_of_the_ratio(key):
     """Draws of the prior to the power of 1 / T stay such draws; a move for another temperature is noticed."""
     model, _ = bound()

@@ -55,6 +55,12 @@ def test_baoab_leaves_the_variance_of_a_normal_as_it_is(normals, key):
     assert abs(errors_off(drawn(baoab, normals, key)[0], 1.0)) < 4
 
 
+def test_a_corrected_path_leaves_a_normal_as_it_is(normals, key):
+    """With the work of the path taken by the wrong sign it is 17 standard errors off."""
+    corrected = tb.SGHMC(0.2, friction=0.3, correction=tb.corrections.Metropolis(3), run=RUN)
+    assert abs(errors_off(drawn(corrected, normals, key)[0], 1.0)) < 4
+
+
 class Problem:
     """Logistic regression of 60 rows, and estimators that know its rows."""
 
