@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from sphinx.util.parallel import make_chunks
+
 import tunbridge
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -26,3 +28,20 @@ autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 autodoc_default_options = {"members": True, "inherited-members": False}
 napoleon_use_rtype = False
+
+
+def setup(app):
+    """Read pages in an order that gives each of Sphinx's processes its share of those that are executed."""
+    app.connect("env-before-read-docs", _deal)
+
+
+def _deal(app, env, docnames):
+    """Sphinx cuts the list into chunks, one after another (`make_chunks`); by name, all tutorials would be in one."""
+    pages = sorted(docnames, key=lambda name: ("{code-cell}" not in Path(env.doc2path(name)).read_text(), name))
+    chunks = make_chunks(pages, app.parallel)
+    sizes = [len(chunk) for chunk in chunks]
+    dealt = [[] for _ in sizes]
+    for page in pages:
+        place = min((k for k in range(len(sizes)) if len(dealt[k]) < sizes[k]), key=lambda k: len(dealt[k]))
+        dealt[place].append(page)
+    docnames[:] = [page for chunk in dealt for page in chunk]

@@ -109,6 +109,7 @@ def net(method, key, likelihood=tb.likelihoods.Gaussian, simulations=150):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 @pytest.mark.parametrize("name", SAMPLERS)
 def test_exact_samplers_pass_on_a_small_network(name, key):
     found = net(SAMPLERS[name], key)
@@ -117,6 +118,7 @@ def test_exact_samplers_pass_on_a_small_network(name, key):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_a_step_that_is_far_too_large_fails(key):
     run = tb.Run(chains=2, warmup=200, draws=200, thin=5)
     found = net(tb.ULA(acceptance=0.4, run=run), key)
@@ -124,6 +126,7 @@ def test_a_step_that_is_far_too_large_fails(key):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_noise_sampled_without_its_jacobian_fails(key):
     found = net(SAMPLERS["hmc"], key, WithoutJacobian)
     assert "noise" in found.doubtful, str(found)

@@ -94,9 +94,9 @@ class Reached(tb.InputError):
 
 
 @pytest.mark.slow
-@settings(max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(max_examples=2000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(frame=frames(), parquet=st.booleans())
-def test_ten_thousand_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet):
+def test_thousands_of_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet):
     def reached(method, model, x, y, weight, **options):
         model.bind(tb.Data(x, y, weight))
         raise Reached("nothing", "a good table", "Go on.")
@@ -136,4 +136,4 @@ def test_sound_tables_get_a_posterior_and_a_report(frame):
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(frame=frames(), parquet=st.booleans())
 def test_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet):
-    test_ten_thousand_tables_end_in_a_sentence_or_reach_the_fit.hypothesis.inner_test(frame, parquet)
+    test_thousands_of_tables_end_in_a_sentence_or_reach_the_fit.hypothesis.inner_test(frame, parquet)

@@ -36,8 +36,6 @@ FITTED = {
 """Modules whose examples take seconds."""
 CELL = re.compile(r"```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)```", re.S)
 FAMILIES = sorted((ROOT / "docs" / "families").glob("*.md"))
-GUIDES = [ROOT / "docs" / f"{name}.md" for name in ("getting-started", "likelihoods", "scikit-learn")]
-TUTORIALS = [path for path in sorted((ROOT / "docs" / "tutorials").glob("*.md")) if path.stem != "index"]
 
 
 @pytest.mark.parametrize("name", quick(EXAMPLES, set(EXAMPLES) - FITTED))
@@ -105,10 +103,13 @@ def test_every_citation_is_in_the_bibliography():
     assert keys <= cited, f"never cited: {keys - cited}"
 
 
-def _run(path, monkeypatch):
+@pytest.mark.parametrize("name", ["choosing", "bench"])
+def test_pages_that_read_figures_run(name, monkeypatch):
+    """The others are run by `make docs`."""
     import matplotlib.pyplot as plt
 
     monkeypatch.syspath_prepend(ROOT / "docs")
+    path = ROOT / "docs" / f"{name}.md"
     cells = CELL.findall(path.read_text())
     assert cells
     scope = {"__name__": "tutorial"}
@@ -116,17 +117,6 @@ def _run(path, monkeypatch):
         for _, cell in cells:
             exec(compile(cell, str(path), "exec"), scope)
     plt.close("all")
-
-
-@pytest.mark.slow  # make docs runs them too
-@pytest.mark.parametrize("path", [*TUTORIALS, *FAMILIES, *GUIDES], ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_pages_run(path, monkeypatch):
-    _run(path, monkeypatch)
-
-
-@pytest.mark.parametrize("name", ["choosing", "bench"])
-def test_pages_that_read_figures_run(name, monkeypatch):
-    _run(ROOT / "docs" / f"{name}.md", monkeypatch)
 
 
 def test_figures_of_the_readme_are_those_of_the_committed_files(monkeypatch):

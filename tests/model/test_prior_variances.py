@@ -159,7 +159,7 @@ def test_what_is_no_mixture_of_normals_is_refused():
 def test_filters_have_variances_unless_they_are_smooth(key):
     conv = eqx.nn.Sequential([eqx.nn.Conv2d(3, 5, (3, 2), key=key), eqx.nn.Lambda(lambda x: x.reshape(-1))])
     network = tb.networks.from_equinox(conv)
-    weights = jax.jit(network.init)(key, jnp.zeros((1, 3, 8, 8)))
+    weights = network.init(key, jnp.zeros((1, 3, 8, 8)))
     layout = network.layout(weights)
     prior = priors.FilterGroups()
     raw, scales = jax.jit(lambda key: prior.sample(key, weights, layout))(key)

@@ -373,7 +373,7 @@ def test_filters_share_a_scale_and_are_smooth(key):
     """Neighbours in a window have the correlation exp(-1 / 2 l^2), within 4 standard errors of 4,000 windows."""
     conv = eqx.nn.Sequential([eqx.nn.Conv2d(3, 5, (3, 2), key=key), eqx.nn.Lambda(lambda x: x.reshape(-1))])
     network = tb.networks.from_equinox(conv)
-    weights = jax.jit(network.init)(key, jnp.zeros((1, 3, 8, 8)))
+    weights = network.init(key, jnp.zeros((1, 3, 8, 8)))
     layout = network.layout(weights)
     prior = priors.FilterGroups(dist.HalfCauchy(1.0), length=1.5).bind(weights, layout)
     raw, scales = jax.jit(jax.vmap(lambda k: prior.sample(k, weights, layout)))(jax.random.split(key, 800))

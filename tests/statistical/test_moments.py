@@ -10,7 +10,7 @@ import pytest
 import tunbridge as tb
 from densities import alarm, sampled
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.optimised]
 RUN = tb.Run(chains=24, warmup=500, draws=500)
 
 
