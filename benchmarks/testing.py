@@ -27,9 +27,10 @@ Three commands prove three things:
 In `make test` each method is fitted once with its defaults to a line with unknown noise and an unknown prior scale,
 whose posterior is known by quadrature. That fit must keep its promise, survive pickling and saving to the bit, and
 treat unknowns as agreed; in turns, methods must resume an interrupted run to the bit or compile nothing for a table of
-another length. Likelihoods, priors and networks meet in turns too. Answers of PyTorch are on file (`tests/model/torch_recorded.npz`), and compared with PyTorch itself where
-it is installed. `make test-all` adds every method with every likelihood and with every second prior, all promises with
-three keys, and the long statistical tests.
+another length. Likelihoods, priors and networks meet in turns too. Answers of PyTorch are on file
+(`tests/model/torch_recorded.npz`), and compared with PyTorch itself where it is installed. `make test-all`
+adds every method with every likelihood and with every second prior, all promises with three keys, and the long
+statistical tests.
 
 Compiling is most of what tests cost, so programs are compiled without optimisation, unless a test is marked
 `optimised`, and kept in the user's cache folder under the version of JAX and the kind of processor.

@@ -110,7 +110,9 @@ def _untrained(method, model, x, y, weight, *, key, **options):
     """A posterior without a fit: what comes after it is what is tried here."""
     scaling = tb.datasets.Scaling.of(x, y if isinstance(model.likelihood, tb.likelihoods.Gaussian) else None, weight)
     bound, rows = model.bind(tb.Data(scaling.inputs(x), scaling.targets(y), weight))
-    params = tb.Params(bound.network.init(key, rows.x), bound.prior.median_scales(), bound.likelihood.median_noise())
+    weights = bound.network.init(key, rows.x)
+    scales = bound.prior.median_scales(weights, bound.network.layout(weights))
+    params = tb.Params(weights, scales, bound.likelihood.median_noise())
     return Standardised(bound, key, tb.Point(bound, key, params), scaling)
 
 

@@ -108,6 +108,7 @@ def test_codes_may_be_read_as_categories():
     [
         ({"y": [1.0, 2.0]}, ["y"], {}, "a column besides the target"),
         ({"x": [1.0, 2.0], "y": ["a", "a"]}, ["y"], {}, "at least two classes"),
+        ({"x": [1.0, 2.0], "y": [0.5, 0.5]}, ["y"], {}, "a target that varies; got 0.5 in every row of 'y'"),
         ({"x": [1.0, 2.0], "y": ["a", "b"]}, ["y"], {"task": "regression"}, "text in 'y'"),
         ({"x": [1.0, 2.0], "y": ["a", "b"], "z": [1.0, 2.0]}, ["y", "z"], {}, "one target that is a class"),
         ({"x": [[1], [2]], "y": [1.5, 2.0]}, ["y"], {}, r"list<.*in 'x'"),

@@ -29,6 +29,16 @@ def test_points_left_out_have_the_density_of_a_fit_without_them(normal_mean):
     assert found.elpd == pytest.approx(truth.sum(), abs=0.02)
 
 
+def test_draws_of_a_chain_that_stood_still_are_not_trusted():
+    """Half of the ratios are equal and reach into the tail, which then has no shape: not a light one."""
+    values = np.random.default_rng(0).normal(size=(120, 1))
+    values[:60], values[60:70] = values.min() - 1.0, values.min() - 2.0
+    found, weights = diagnostics.loo(values)
+    assert found.khat == np.inf
+    assert found.high == 1.0
+    np.testing.assert_allclose(np.exp(weights).sum(), 1.0, rtol=1e-6)
+
+
 def test_estimates_are_those_of_arviz(normal_mean):
     log_likelihood = normal_mean[0].copy()
     log_likelihood[:, 3] *= 40.0  # an outlier

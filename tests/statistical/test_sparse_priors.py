@@ -9,7 +9,7 @@ import pytest
 import tunbridge as tb
 from tunbridge.model.priors import ARD, ByPath, Horseshoe, Laplace, Normal
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.optimised]
 RUN = tb.Run(chains=4, warmup=500, draws=300)
 
 

@@ -56,6 +56,7 @@ def test_the_epistemic_part_of_a_sampled_network_falls_with_data_and_the_noise_s
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_the_split_recovers_the_known_noise(key):
     """Root-mean-square aleatoric deviation on synthetic heteroscedastic data: truth within 10 %."""
     made = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likelihoods.Heteroscedastic())

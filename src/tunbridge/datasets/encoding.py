@@ -170,6 +170,10 @@ class Encoding:
                 )
             if classes and len(column.levels) < 2:
                 raise InputError("a target of at least two classes", f"only {column.levels[0]!r}", "Check the target.")
+            if not classes and len(values := table[column.name].unique()) < 2:
+                raise InputError(
+                    "a target that varies", f"{values[0]} in every row of {column.name!r}", "Check the target."
+                )
         return cls(tuple(Column.of(name, table[name], name in categorical) for name in inputs), wanted, found)
 
     @property

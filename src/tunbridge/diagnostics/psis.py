@@ -1,5 +1,6 @@
 """Leaving one point out without fitting again: Pareto-smoothed importance sampling."""
 
+import contextlib
 import dataclasses
 from typing import Any
 
@@ -74,13 +75,17 @@ def loo(log_likelihood: Any, r_eff: float = 1.0) -> tuple[Loo, np.ndarray]:
 
 
 def _smoothed(values: np.ndarray, r_eff: float) -> tuple[np.ndarray, float]:
-    """Log weights and the tail's shape: 0 where all ratios are equal, infinite where the largest ones are."""
+    """Log weights and the tail's shape: 0 where all ratios are equal, infinite where the tail has none.
+
+    Draws that are equal, as of a chain that stood still, can leave it none; arviz-stats (0.8) then answers with NaN
+    among the weights.
+    """
     from arviz_stats.base import array_stats
 
     if np.ptp(values) == 0.0:
         return np.full(len(values), -np.log(len(values))), 0.0
-    try:
+    with contextlib.suppress(ValueError), np.errstate(divide="ignore", invalid="ignore"):
         log_weights, khat = array_stats.psislw(values, r_eff=r_eff)
-    except ValueError:
-        return -values - logsumexp(-values), np.inf
-    return log_weights, float(khat)
+        if np.isfinite(khat) and np.isfinite(log_weights).all():
+            return log_weights, float(khat)
+    return -values - logsumexp(-values), np.inf

@@ -21,7 +21,7 @@ GGN, FULL = tb.curvatures.GGN(), tb.structures.Full()
 def local_of(network, data, likelihood, prior=None, subset=None):
     """A bound model at weights drawn at random, and its bound data."""
     model, data = tb.Model(network, prior or tb.priors.Normal(0.7), likelihood).bind(data)
-    weights = jax.jit(model.network.init)(jax.random.key(3), data.x)
+    weights = jax.jit(lambda key: model.network.init(key, data.x))(jax.random.key(3))
     return Local(model, tb.Params(weights), subset or tb.subsets.All()), data
 
 

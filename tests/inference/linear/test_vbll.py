@@ -237,6 +237,7 @@ def test_the_estimator_does_not_mind_the_units(scale_x, scale_y):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_digits_are_told_apart():
     """At least 95 % right on a fifth held out; a log score at most 0.05 nats below that of MAP: it was 0.029 below."""
     train, test = tb.datasets.split(tb.datasets.digits(), KEY)

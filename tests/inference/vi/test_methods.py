@@ -118,6 +118,7 @@ def test_a_likelihood_is_averaged_in_logarithms(x64):
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 def test_larger_families_have_larger_bounds():
     """Mean-field, low rank, full rank on a network, whose bounds differ by more than their errors."""
     rng = np.random.default_rng(0)
@@ -216,6 +217,7 @@ def test_a_mean_field_of_a_network_has_twice_as_many_numbers():
 
 
 @pytest.mark.slow
+@pytest.mark.optimised
 @pytest.mark.parametrize("factor", [0.01, 100.0])
 def test_defaults_do_not_depend_on_units(factor):
     """The estimators standardise: NLL less the change of units moves by less than 0.1."""
