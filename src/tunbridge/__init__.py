@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tunbridge.core.citations import cite
     from tunbridge.core.data import Data
     from tunbridge.core.errors import (
+        BusyError,
         CheckpointError,
         ConvergenceWarning,
         InputError,
@@ -120,6 +121,7 @@ _NAMES = {
     "BayesByBackprop": "tunbridge.inference.vi.backprop",
     "BayesianClassifier": "tunbridge.estimators",
     "BayesianRegressor": "tunbridge.estimators",
+    "BusyError": "tunbridge.core.errors",
     "Chains": "tunbridge.inference.chains",
     "CheckpointError": "tunbridge.core.errors",
     "ConvergenceWarning": "tunbridge.core.errors",
@@ -189,6 +191,7 @@ __all__ = [
     "BayesByBackprop",
     "BayesianClassifier",
     "BayesianRegressor",
+    "BusyError",
     "Chains",
     "CheckpointError",
     "ConvergenceWarning",

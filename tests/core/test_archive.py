@@ -130,7 +130,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(stage, path, monkey
     def fails(*arguments):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(archive.os, stage, fails)
+    monkeypatch.setattr(os, stage, fails)
     with pytest.raises(OSError, match="No space left"):
         archive.write(path, {}, {})
     monkeypatch.undo()

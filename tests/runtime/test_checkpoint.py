@@ -16,8 +16,8 @@ import pytest
 
 import tunbridge as tb
 from toys import Walk, equal, model, table
-from tunbridge.runtime import checkpoint as files
-from tunbridge.runtime import members
+from tunbridge.core import archive, files
+from tunbridge.runtime import checkpoint, members
 from tunbridge.runtime.fingerprint import fingerprint, to_host
 
 HERE = Path(__file__).parent
@@ -58,7 +58,7 @@ def _steps(folder):
     total = 0
     for path in folder.glob("**/state.npz"):
         with np.load(path) as file:
-            total += json.loads(file["facts"].tobytes())["step"]
+            total += json.loads(file["facts.json"])["step"]
     return total
 
 
@@ -113,7 +113,7 @@ def test_a_damaged_state_is_refused_with_the_folder_named(damage, tmp_path):
 
 def test_a_newer_format_is_refused(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(files, "FORMAT", 99)
+        patch.setattr(checkpoint, "FORMAT", 99)
         _save(tmp_path)
     with pytest.raises(tb.CheckpointError, match="newer Tunbridge"):
         _save(tmp_path)
@@ -123,7 +123,7 @@ def test_a_newer_format_is_refused(tmp_path, monkeypatch):
 def test_a_failed_save_loses_nothing(call, tmp_path, monkeypatch):
     """A write fails, of draws or of the state: the old state stands, and the next save mends the file."""
     whole = _save(None)
-    real, calls = files._sync, []
+    real, calls = files.sync, []
 
     def fails(file):
         calls.append(file.name)
@@ -134,7 +134,7 @@ def test_a_failed_save_loses_nothing(call, tmp_path, monkeypatch):
     for name in ("_SAVE_SECONDS", "_SAVE_SHARE"):
         monkeypatch.setattr(members, name, 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(files, "_sync", fails)
+        patch.setattr(files, "sync", fails)
         with pytest.raises(OSError, match="No space left"):
             _save(tmp_path)
     assert equal(_save(tmp_path).params, whole.params)
@@ -190,9 +190,9 @@ def test_states_of_every_type_come_back_to_the_bit(tmp_path):
         "nan": jnp.asarray([np.nan, -0.0, np.inf]),
         "empty": jnp.zeros((0, 2)),
     }
-    store = files.Checkpoint(tmp_path, "me")
+    store = checkpoint.Checkpoint(tmp_path, "me")
     store.save(state, np.zeros((0, 8), np.uint8), {"step": 3})
-    back, facts = files.Checkpoint(tmp_path, "me").load(jax.eval_shape(lambda: state))
+    back, facts = checkpoint.Checkpoint(tmp_path, "me").load(jax.eval_shape(lambda: state), {"step": 0})
     assert facts["step"] == 3
     for a, b in zip(jax.tree.leaves(state), jax.tree.leaves(back), strict=True):
         assert a.dtype == b.dtype
@@ -231,6 +231,64 @@ def test_draws_that_are_missing_are_noticed(tmp_path):
         _save(tmp_path)
 
 
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_a_flipped_bit_among_the_draws_is_noticed(place, tmp_path):
+    _save(tmp_path)
+    draws = tmp_path / "lane0001" / "draws.bin"
+    data = bytearray(draws.read_bytes())
+    data[place * len(data) // 2] ^= 1 << 4
+    draws.write_bytes(data)
+    with pytest.raises(tb.CheckpointError, match=r"lane0001/draws.bin is damaged .* Delete the folder"):
+        _save(tmp_path)
+
+
+def test_draws_are_never_extended_by_zeros(tmp_path):
+    """A file that someone has shortened under a running fit: the next save says so."""
+    store = checkpoint.Checkpoint(tmp_path, "me")
+    store.save({}, np.ones((4, 8), np.uint8), {})
+    (tmp_path / "draws.bin").write_bytes(b"")
+    with pytest.raises(tb.CheckpointError, match="0 bytes of 32"):
+        store.save({}, np.ones((4, 8), np.uint8), {})
+
+
+def test_a_folder_in_use_is_refused_with_the_process_that_uses_it(tmp_path):
+    began = []
+
+    def again(event):
+        if not began:
+            began.append(event)
+            with pytest.raises(tb.BusyError, match=rf"{tmp_path} is in use by process {os.getpid()} on "):
+                _save(tmp_path)
+
+    whole = _save(tmp_path, callbacks=[again])
+    assert began
+    assert equal(whole.params, _save(None).params)
+
+
+def test_a_refused_fit_leaves_no_folder(tmp_path):
+    with pytest.raises(tb.InputError):
+        Walk(run=tb.Run(2, 5, 30)).fit(model(), "no data", key=jax.random.key(3), checkpoint=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_a_killed_save_left_goes_with_the_next_run(tmp_path):
+    whole = _save(tmp_path)
+    left = tmp_path / "lane0000" / ".state.npz.0123abcd.tmp"
+    left.write_bytes(b"half a state")
+    assert equal(_save(tmp_path).params, whole.params)
+    assert not left.exists()
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [[], {}, {"format": 2}, {"format": 2, "kept": -1, "record": 8, "checksum": 0}, {"format": "2"}, {"kept": 10**30}],
+)
+def test_facts_that_no_save_writes_are_refused(facts, tmp_path):
+    archive.write(tmp_path / "state.npz", facts, {})
+    with pytest.raises(tb.CheckpointError, match=r"state.npz is damaged .* Delete the folder"):
+        checkpoint.Checkpoint(tmp_path, "me").load({}, {"step": 0})
+
+
 def _rate(momentum):
     return lambda step_size: optax.sgd(step_size, momentum=momentum)
 
@@ -261,6 +319,25 @@ def test_fingerprints_tell_functions_and_distributions_apart():
     assert len(set(found)) == len(found)
     assert found[6] == fingerprint(dist.HalfNormal(1.0))
     assert found[0] == fingerprint(_rate(0.9))
+
+
+def test_fingerprints_know_where_a_number_ends():
+    assert fingerprint(tb.networks.MLP((1, 11))) != fingerprint(tb.networks.MLP((11, 1)))
+    assert fingerprint((1, (2, 3))) != fingerprint((1, 2, 3)) != fingerprint(((1, 2), 3))
+    assert fingerprint("ab", "c") != fingerprint("a", "bc")
+    assert fingerprint(np.zeros(2), np.zeros(0)) != fingerprint(np.zeros(0), np.zeros(2))
+
+
+def test_fingerprints_see_the_functions_and_constants_that_a_function_names():
+    def version(helper, constant):
+        module = {"__name__": "someones_script"}
+        exec(f"SCALE = {constant}\n{helper}\ndef apply(w, x): return [inner(x) for _ in w] and SCALE", module)
+        return fingerprint(module["apply"])
+
+    first = version("def inner(x): return x + 1", 2.0)
+    assert first == version("def inner(x): return x + 1", 2.0)
+    assert first != version("def inner(x): return x + 2", 2.0)
+    assert first != version("def inner(x): return x + 1", 3.0)
 
 
 @pytest.mark.slow

@@ -49,13 +49,18 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line: a wrong call ends with one sentence and exit code 2, other failures with 1.
+    """Run the command line: a wrong call ends with one sentence and exit code 2, an interrupt 130, other failures 1.
 
     Compiled programs are kept for the next call; see `tunbridge.runtime.programs`.
     """
     gc.set_threshold(100_000, 50, 100)  # what imports make stays: looking through it again and again costs 0.3 s
     try:
         app()
+    except SystemExit as end:
+        if end.code == 130:  # typer's answer to an interrupt
+            cause = getattr(end.__context__, "__cause__", None)
+            print(f"\nInterrupted. {cause if isinstance(cause, KeyboardInterrupt) else ''}".rstrip(), file=sys.stderr)
+        raise
     except Exception as error:  # no traceback reaches a user, unless asked for
         if os.environ.get("TUNBRIDGE_DEBUG"):
             raise

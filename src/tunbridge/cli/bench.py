@@ -11,6 +11,8 @@ from tunbridge.cli import options
 from tunbridge.runtime import programs
 
 _RESULTS = "results.sqlite"
+WRITTEN = ("report.html", "table.md", "table.csv")
+"""What is written beside the results."""
 _SUITES = Path(tunbridge.__file__).parent / "bench" / "suites.json"
 """Read as a file: importing the package beside it brings JAX."""
 
@@ -41,24 +43,26 @@ def bench(
         return
     options.check_seconds(seconds)
     options.check_folder(out, [_RESULTS], resume, "add --resume")
+    options.check_folder(out, WRITTEN, (out / _RESULTS).exists(), "move it")
     programs.settle_order()
 
     from tunbridge.bench import runner, suites
     from tunbridge.bench.compare import named
     from tunbridge.bench.store import Store
     from tunbridge.cli import benching
+    from tunbridge.core import files
 
     chosen = [task.with_budget(gradients, seconds) for task in suites.tasks(suite, benching.names(tasks))]
     asked = named(benching.names(methods) or runner.DEFAULTS)
     plan = runner.plan(suite, chosen, asked, splits=benching.numbers(splits), key=seed, tune=not no_tune)
     benching.check_jobs(jobs)
     path = out / _RESULTS
-    out.mkdir(parents=True, exist_ok=True)
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
-    with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
-        tally = runner.run(plan, store, each=bar.advance)
-        rows = [row for row in store.rows() if row["suite"] == suite]
-    print(benching.write(rows, suite, out))
+    with files.locked(out):
+        with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
+            tally = runner.run(plan, store, each=bar.advance)
+            rows = [row for row in store.rows() if row["suite"] == suite]
+        print(benching.write(rows, suite, out))
     print(f"{tally}\nResults: {path}  Report: {out / 'report.html'}")
 
 

@@ -17,7 +17,9 @@ from tunbridge.bench.leaderboard import Leaderboard
 from tunbridge.bench.published import published
 from tunbridge.bench.runner import Done, Job
 from tunbridge.bench.store import Store
+from tunbridge.cli.bench import WRITTEN
 from tunbridge.core.errors import InputError
+from tunbridge.core.files import replacing
 
 
 def names(given: str) -> list[str]:
@@ -114,14 +116,8 @@ def write(rows: list[dict[str, Any]], suite: str, out: Path) -> str:
     if suite == "uci":
         said.append(str(board.beside(published(suite))))
     command = shlex.join(["tunbridge", *sys.argv[1:]])
-    _replace(out / "report.html", page(rows, f"Benchmark: {suite}", command))
-    _replace(out / "table.md", board.to_markdown())
-    _replace(out / "table.csv", board.to_csv())
+    texts = (page(rows, f"Benchmark: {suite}", command), board.to_markdown(), board.to_csv())
+    for name, text in zip(WRITTEN, texts, strict=True):
+        with replacing(out / name) as file:
+            file.write(text.encode())
     return "\n".join(said).rstrip()
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file, whole or not at all."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text, encoding="utf-8")
-    os.replace(new, path)

@@ -38,7 +38,7 @@ def compare(
     from tunbridge.datasets.table import check_readable
     from tunbridge.runtime import programs
 
-    folder = RunDir(out)
+    folder = RunDir(out, context)
     check_readable(data)
     folder.check(overwrite)
     options.check_seconds(seconds)
@@ -73,10 +73,9 @@ def compare(
             checkpoint=folder.checkpoint,
             progress=not quiet,
         )
-        folder.drop_fit()
         best = found.recommendation.method
         command = "" if best is None else fit_command(context, best)
-        folder.write_report(rows.report(f"{', '.join(target)} by {len(found.rows)} methods", found, seed, command))
+        folder.finish(rows.report(f"{', '.join(target)} by {len(found.rows)} methods", found, seed, command))
     print(to_text(found.rows).rstrip())
     print(to_text(found.costs).rstrip())
     print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))

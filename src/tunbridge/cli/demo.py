@@ -15,6 +15,7 @@ _ON_CURVE = ("ensemble", "laplace", "sghmc")
 
 
 def demo(
+    context: typer.Context,
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the table and the report.")] = Path("demo"),
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
@@ -35,8 +36,8 @@ def demo(
     from tunbridge.datasets import table as tables
     from tunbridge.datasets.bundled import as_table
 
-    folder, data = RunDir(out), out / f"{_TABLE}.csv"
-    folder.check(overwrite)
+    folder, data = RunDir(out, context), out / f"{_TABLE}.csv"
+    folder.check(overwrite, [data.name])
     with folder.writing():
         tables.write(as_table(_TABLE), data)
         rows = Rows.read(
@@ -70,7 +71,7 @@ def demo(
         method = found.recommendation.method
         words = ["tunbridge", "fit", str(data), "--target", _TARGET, "--test-share", str(_SHARE), "--seed", str(seed)]
         command = shlex.join([*words, "--method", method]) if method else ""
-        folder.write_report(rows.report(f"{_TARGET} of wines", found, seed, command, gap_section(gap)))
+        folder.finish(rows.report(f"{_TARGET} of wines", found, seed, command, gap_section(gap)))
     sentences = (rows.verdict(found), *found.sentences, *gap.sentences)
     print("\n".join(textwrap.fill(sentence, 118) for sentence in sentences))
     print(f"To fit it: {command}" if command else "No method is recommended.")

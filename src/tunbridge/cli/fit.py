@@ -10,6 +10,7 @@ from tunbridge.cli import options
 
 
 def fit(
+    context: typer.Context,
     data: options.DataFile,
     target: options.Target,
     method: Annotated[str, typer.Option("--method", "-m", help="A name that `tunbridge methods` lists.")] = "laplace",
@@ -33,7 +34,7 @@ def fit(
     from tunbridge.inference.registry import METHODS
     from tunbridge.runtime import programs
 
-    folder = RunDir(out)
+    folder = RunDir(out, context)
     check_readable(data)
     folder.check(overwrite)
     options.check_seconds(seconds)
@@ -70,8 +71,8 @@ def fit(
         )
         facts = {"encoding": rows.encoding.to_json(), "scores": plain(found.rows), "read": rows.said(), "seed": seed}
         facts["conventions"] = rows.conventions.to_json()
-        folder.save(found.posteriors[method], facts)
-    folder.write_report(rows.report(f"{', '.join(target)} by {method}", found, seed))
+        page = rows.report(f"{', '.join(target)} by {method}", found, seed)
+        folder.finish(page, found.posteriors[method], facts)
     print(to_text(found.rows).rstrip())
     print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))
     print(f"Posterior: {out}  Report: {folder.report}")

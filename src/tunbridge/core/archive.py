@@ -8,7 +8,6 @@ import json
 import math
 import os
 import re
-import secrets
 import struct
 import zipfile
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tunbridge.core.errors import LoadError
+from tunbridge.core.files import replacing
 
 _FACTS = "facts.json"
 _MAGIC = b"\x93NUMPY\x01\x00"
@@ -36,20 +36,11 @@ _SYMPTOMS = (zipfile.BadZipFile, ValueError, LookupError, EOFError, RuntimeError
 
 
 def write(path: Path, facts: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write to a temporary file beside `path`, sync, rename: until then an old file stays whole."""
+    """Write a file that takes the place of `path` once it is whole."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(facts, allow_nan=False).encode()
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            _pack(file, text, arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(path.parent)
+    with replacing(path) as file:
+        _pack(file, text, arrays)
 
 
 def _pack(file: BinaryIO, text: bytes, arrays: Mapping[str, np.ndarray]) -> None:
@@ -66,15 +57,6 @@ def _header(array: np.ndarray) -> bytes:
     text = f"{{'descr': '{array.dtype.str}', 'fortran_order': False, 'shape': {array.shape}, }}"
     text += " " * (-(len(_MAGIC) + 3 + len(text)) % 64) + "\n"
     return _MAGIC + struct.pack("<H", len(text)) + text.encode()
-
-
-def _sync_folder(folder: Path) -> None:
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:

@@ -18,12 +18,16 @@ class InputError(TunbridgeError, ValueError):
         return f"Expected {expected}; got {got}. {do}"
 
 
-class CheckpointError(TunbridgeError):
-    """A checkpoint that is damaged, or that belongs to another run."""
+class BusyError(TunbridgeError):
+    """A folder that another process, or another thread of this one, is writing to."""
 
 
 class LoadError(TunbridgeError):
-    """A saved posterior that cannot be had: not there, damaged, newer than this Tunbridge, or of another model."""
+    """A file that cannot be loaded: not there, damaged, newer than this Tunbridge, or of another model."""
+
+
+class CheckpointError(LoadError):
+    """A checkpoint that is damaged, or that belongs to another run."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.files import replacing
 from tunbridge.datasets.cells import Conventions, convert, odd_cell
 from tunbridge.datasets.dialect import SEPARATORS, Dialect, lines, refuse_ragged
 
@@ -176,18 +177,13 @@ def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
     path = Path(path)
     suffix = path.suffix.lower()
     check_writable(path)
-    temporary = path.with_name(path.name + ".tmp")
-    try:
+    with replacing(path) as file:
         if suffix == ".parquet":
             from pyarrow import parquet
 
-            parquet.write_table(table, temporary)
+            parquet.write_table(table, file)
         else:
-            options = pyarrow.csv.WriteOptions(delimiter=SEPARATORS[suffix])
-            pyarrow.csv.write_csv(table, temporary, options)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+            pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(delimiter=SEPARATORS[suffix]))
     return None
 
 

@@ -1,11 +1,13 @@
 """`Iterative`: methods that take steps. They say what a step is; the loop drives them."""
 
 import abc
+import contextlib
 import dataclasses
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import equinox as eqx
@@ -14,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core import keys, provenance
+from tunbridge.core import files, keys, provenance
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_data
@@ -64,7 +66,8 @@ class Method(eqx.Module):
         progress
             Show a bar, where there is a terminal.
         checkpoint
-            A folder to save to, and to resume from if it holds this very run.
+            A folder to save to, and to resume from if it holds this very run. While the fit runs nobody else may use
+            it: a second one is refused with `BusyError`.
         max_seconds, callbacks
             Ends between chunks of steps: after so many seconds of training, or when a callback returns True.
             Compilation is not counted: the clock starts when the first chunk has come back. A fit that was ended says
@@ -77,7 +80,8 @@ class Method(eqx.Module):
         logger.info("%s begins", type(self).__name__)
         began = time.perf_counter()
         programs.keep()
-        (posterior,) = self.posteriors(model, as_data(data), key, 1, options)
+        with contextlib.nullcontext() if checkpoint is None else files.locked(Path(checkpoint)):
+            (posterior,) = self.posteriors(model, as_data(data), key, 1, options)
         record = provenance.record(self, posterior.model, time.perf_counter() - began, clock.cut)
         logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))
         return dataclasses.replace(posterior, provenance=record)

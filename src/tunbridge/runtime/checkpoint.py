@@ -1,14 +1,12 @@
 """Checkpoints: an atomic save, a resume equal to the bit, kept draws streamed to disk.
 
 The order is what makes a kill harmless at any moment: draws are appended and synced first; then the state goes
-to a temporary file, is synced and renamed over the old one. A state names how many draws belong to it; whatever
-a killed process had appended beyond that is cut off on loading.
+to a temporary file, is synced and renamed over the old one. A state names how many draws belong to it, and the
+checksum of their bytes; whatever a killed process had appended beyond that is cut off on loading.
 """
 
-import io
-import json
 import os
-import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +14,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from tunbridge.core.errors import CheckpointError
+from tunbridge.core import archive, files
+from tunbridge.core.errors import CheckpointError, LoadError
 from tunbridge.core.tree import num_bytes
 from tunbridge.core.types import PyTree
 from tunbridge.runtime.fingerprint import to_host
 
-FORMAT = 1
+FORMAT = 2
+_COUNTS = ("format", "kept", "record", "checksum")
+_BLOCK = 1 << 24
+"""Bytes that are read at once where a file is only checked."""
 
 
 def _from_bytes(data: bytes | np.ndarray, like: Any) -> Any:
@@ -34,7 +36,7 @@ def _from_bytes(data: bytes | np.ndarray, like: Any) -> Any:
 
 
 class Checkpoint:
-    """The folder of one lane of one run.
+    """The folder of one lane of one run. Whoever uses it holds the folder of the run (`files.locked`).
 
     Parameters
     ----------
@@ -47,75 +49,92 @@ class Checkpoint:
     def __init__(self, folder: str | os.PathLike, identity: str):
         self.folder, self.identity = Path(folder), identity
         self._state, self._draws = self.folder / "state.npz", self.folder / "draws.bin"
-        self._kept = 0
+        self._kept, self._checksum = 0, 0
 
-    def load(self, state_like: PyTree) -> tuple[PyTree, dict] | None:
-        """(state, facts) of the last save, or None where there is none."""
+    def load(self, state_like: PyTree, facts_like: dict[str, float]) -> tuple[PyTree, dict] | None:
+        """(state, facts) of the last save, with the shapes and the names of these, or None where there is none."""
+        files.remove_unfinished(self._state)
         if not self._state.exists():
             return None
         try:
-            file = np.load(io.BytesIO(self._state.read_bytes()), allow_pickle=False)
-            facts = json.loads(file["facts"].tobytes())
-            self._refuse_another(facts)
-            leaves = [file[f"leaf{i}"].tobytes() for i in range(len(jax.tree.leaves(state_like)))]
-        except (ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+            facts, arrays = archive.read(self._state)
+        except LoadError as error:
             raise self._damaged(self._state, str(error)) from error
+        self._refuse_another(facts, facts_like)
         like, treedef = jax.tree.flatten(state_like)
-        state = jax.tree.unflatten(treedef, [_from_bytes(*pair) for pair in zip(leaves, like, strict=True)])
-        self._kept = facts["kept"]
+        sizes = {str(i): num_bytes(leaf) for i, leaf in enumerate(like)}
+        if {name: array.nbytes for name, array in arrays.items()} != sizes:
+            raise self._damaged(self._state, "its arrays are not those of this run.")
+        state = jax.tree.unflatten(treedef, [_from_bytes(arrays[str(i)], leaf) for i, leaf in enumerate(like)])
+        self._kept, self._checksum = facts["kept"], facts["checksum"]
         if self._kept:
-            wanted = self._kept * facts["record"]
-            found = self._draws.stat().st_size if self._draws.exists() else 0
-            if found < wanted:
-                raise self._damaged(self._draws, f"{found} bytes of {wanted}")
-            os.truncate(self._draws, wanted)
+            self._check_draws(self._kept * facts["record"])
         return state, facts
 
-    def _refuse_another(self, facts: dict) -> None:
+    def _refuse_another(self, facts: Any, like: dict[str, float]) -> None:
+        kinds: dict[str, Any] = {**dict.fromkeys(_COUNTS, int), **{name: type(value) for name, value in like.items()}}
+        known = facts if isinstance(facts, dict) else {}
+        if not all(isinstance(known.get(name), kind) and known[name] >= 0 for name, kind in kinds.items()):
+            raise self._damaged(self._state, "its facts are not those of a checkpoint.")
         if facts["format"] > FORMAT:
             raise CheckpointError(f"{self._state} was written by a newer Tunbridge. Upgrade to resume it.")
-        if facts["identity"] != self.identity:
+        if facts["format"] < FORMAT or facts.get("identity") != self.identity:
             raise CheckpointError(
-                f"{self.folder} holds another run: the model, method, data, key or number of steps differ. "
-                "Resume with the same ones, or name another folder."
+                f"{self.folder} holds another run: the model, method, data, key, number of steps or version of "
+                "Tunbridge differ. Resume with the same ones, or name another folder."
             )
 
+    def _check_draws(self, wanted: int) -> None:
+        """Cut the file to the bytes that belong to the state, and compare their checksum."""
+        size = self._draws.stat().st_size if self._draws.exists() else 0
+        if size < wanted:
+            raise self._damaged(self._draws, f"{size} bytes of {wanted}")
+        os.truncate(self._draws, wanted)
+        found = 0
+        with open(self._draws, "rb") as file:
+            while block := file.read(_BLOCK):
+                found = zlib.crc32(block, found)
+        self._compare(found)
+
+    def _compare(self, checksum: int) -> None:
+        if checksum != self._checksum:
+            raise self._damaged(self._draws, "its bytes are not those that were written")
+
     def _damaged(self, path: Path, why: str) -> CheckpointError:
-        return CheckpointError(f"{path} is damaged ({why}). Delete the folder {self.folder} to start anew.")
+        return CheckpointError(f"{path} is damaged ({why.rstrip('.')}). Delete the folder {self.folder} to start anew.")
 
     def save(self, state: PyTree, records: np.ndarray, facts: dict) -> None:
         """Append draws (num, bytes), then replace the state."""
         self.folder.mkdir(parents=True, exist_ok=True)
         record = int(records.shape[1])
+        checksum = self._checksum
         if len(records):
-            with open(self._draws, "ab") as file:
-                file.truncate(self._kept * record)  # what an interrupted save may have left
-                file.write(records.tobytes())
-                _sync(file)
+            block = np.ascontiguousarray(records).data
+            self._append(block, self._kept * record)
+            checksum = zlib.crc32(block, checksum)
         kept = self._kept + len(records)
-        facts = {**facts, "format": FORMAT, "identity": self.identity, "kept": kept, "record": record}
-        arrays: dict[str, Any] = {"facts": np.frombuffer(json.dumps(facts).encode(), np.uint8)}
-        for i, leaf in enumerate(jax.tree.leaves(state)):
-            arrays[f"leaf{i}"] = np.frombuffer(to_host(leaf).tobytes(), np.uint8)
-        buffer = io.BytesIO()
-        np.savez(buffer, **arrays)
-        temporary = self._state.with_suffix(".tmp")
-        with open(temporary, "wb") as file:
-            file.write(buffer.getvalue())
-            _sync(file)
-        os.replace(temporary, self._state)
-        self._kept = kept
+        facts = {**facts, "format": FORMAT, "identity": self.identity}
+        facts |= {"kept": kept, "record": record, "checksum": checksum}
+        leaves = [np.frombuffer(to_host(leaf).tobytes(), np.uint8) for leaf in jax.tree.leaves(state)]
+        archive.write(self._state, facts, {str(i): leaf for i, leaf in enumerate(leaves)})
+        self._kept, self._checksum = kept, checksum
+
+    def _append(self, block: memoryview, start: int) -> None:
+        """Write a block behind the first `start` bytes, in place of what an interrupted save may have left there."""
+        with open(self._draws, "ab") as file:
+            if (size := file.tell()) < start:  # to truncate would fill it with zeros
+                raise self._damaged(self._draws, f"{size} bytes of {start}")
+            file.truncate(start)
+            file.write(block)
+            files.sync(file)
 
     def draws(self, record: int) -> np.ndarray:
         """All draws on disk, (num, bytes)."""
         if not self._kept:
             return np.zeros((0, record), np.uint8)
-        return np.fromfile(self._draws, np.uint8).reshape(self._kept, record)
-
-
-def _sync(file: Any) -> None:
-    file.flush()
-    os.fsync(file.fileno())
+        found = np.fromfile(self._draws, np.uint8)
+        self._compare(zlib.crc32(found.data))
+        return found.reshape(self._kept, record)
 
 
 def pack(kept: PyTree, count: int, like: PyTree) -> np.ndarray:

@@ -4,39 +4,54 @@ import dataclasses
 import functools
 import hashlib
 import types
-from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+_PLAIN = (type(None), str, bytes, bool, int, float, complex, tuple, np.ndarray, np.generic, jax.Array)
+
 
 def fingerprint(*parts: Any) -> str:
-    """The same for the same run in another process, another for any other."""
+    """The same for the same run in another process, another for any other.
+
+    Of a function: its code, defaults and closure, and the functions and constants of its own package that its code
+    names. Not seen are lists, dictionaries and objects that it finds outside, and what other packages do.
+    """
     digest = hashlib.sha256()
-    for piece in _pieces(parts, set()):
-        digest.update(piece)
+    _add(digest, parts, set())
     return digest.hexdigest()
 
 
-def _pieces(thing: Any, seen: set[int]) -> Iterator[bytes]:
-    """What decides a thing, in an order that does not depend on the process."""
+def _add(digest: Any, thing: Any, seen: set[int]) -> None:
+    """Add what decides a thing, in an order that does not depend on the process.
+
+    Each piece comes behind its length, so that no two sequences of pieces are the same bytes.
+    """
+
+    def put(piece: bytes) -> None:
+        digest.update(len(piece).to_bytes(8, "little"))
+        digest.update(piece)
+
     if thing is None or isinstance(thing, str | bytes | bool | int | float | complex):
-        yield repr(thing).encode()
+        put(repr(thing).encode())
         return
     if isinstance(thing, np.ndarray | np.generic | jax.Array):
         array = to_host(thing)
-        yield f"{array.dtype}{array.shape}".encode()
-        yield np.ascontiguousarray(array).tobytes()
+        put(f"{array.dtype}{array.shape}".encode())
+        put(np.ascontiguousarray(array).tobytes())
         return
-    if id(thing) in seen:  # a function that refers to itself
+    if id(thing) in seen:  # a function met before, or one that holds itself
+        put(f"{getattr(thing, '__qualname__', '')} again".encode())
         return
     seen.add(id(thing))
-    yield type(thing).__qualname__.encode()
-    for part in _parts(thing):
-        yield from _pieces(part, seen)
-    seen.discard(id(thing))
+    parts = _parts(thing)
+    put(f"{type(thing).__qualname__} of {len(parts)}".encode())
+    for part in parts:
+        _add(digest, part, seen)
+    if not isinstance(thing, types.FunctionType):
+        seen.discard(id(thing))
 
 
 def _parts(thing: Any) -> list[Any]:
@@ -49,8 +64,8 @@ def _parts(thing: Any) -> list[Any]:
     if isinstance(thing, functools.partial):
         return [thing.func, thing.args, thing.keywords]
     if isinstance(thing, types.FunctionType):
-        cells = [cell.cell_contents for cell in thing.__closure__ or ()]
-        return [thing.__qualname__, thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells]
+        cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != types.CellType()]
+        return [thing.__qualname__, thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, _outside(thing)]
     if isinstance(thing, types.CodeType):
         return [thing.co_code, list(thing.co_consts), list(thing.co_names)]
     if isinstance(thing, types.MethodType):
@@ -62,6 +77,33 @@ def _parts(thing: Any) -> list[Any]:
     if isinstance(thing, frozenset | set | jax.tree_util.PyTreeDef):
         return [str(thing) if not isinstance(thing, frozenset | set) else sorted(map(str, thing))]
     return [getattr(thing, "__name__", ""), dict(getattr(thing, "__dict__", {}))]
+
+
+def _outside(function: types.FunctionType) -> dict[str, Any]:
+    """By name: the functions and constants that a function refers to in its module, functions of its package alone."""
+    found = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
+    package = _package(function)
+    return {
+        name: thing
+        for name, thing in found.items()
+        if isinstance(thing, _PLAIN) or (isinstance(_bare(thing), types.FunctionType) and _package(thing) == package)
+    }
+
+
+def _bare(thing: Any) -> Any:
+    """A function without what decorates it."""
+    while hasattr(thing, "__wrapped__"):
+        thing = thing.__wrapped__
+    return thing
+
+
+def _names(code: types.CodeType) -> set[str]:
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return {*code.co_names, *(name for each in inner for name in _names(each))}
+
+
+def _package(function: Any) -> str:
+    return (getattr(function, "__module__", None) or "").partition(".")[0]
 
 
 def to_host(leaf: Any) -> np.ndarray:

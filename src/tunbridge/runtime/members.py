@@ -177,7 +177,7 @@ class Lane:
     def begin(self, checkpoint: Checkpoint | None) -> None:
         """Start, or take up where the checkpoint left off."""
         self._checkpoint = checkpoint
-        found = None if checkpoint is None else checkpoint.load(self.carry_like())
+        found = None if checkpoint is None else checkpoint.load(self.carry_like(), self._facts())
         if found is None:
             run, arguments = self._beginning()
             if self._alone:

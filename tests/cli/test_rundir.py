@@ -1,0 +1,156 @@
+"""What a folder of results keeps and loses when a run is interrupted, fails, or meets another."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tunbridge as tb
+from cli.commands import call, penguins
+from tunbridge.cli.study import Rows
+from tunbridge.core import files
+
+QUICK = ("-m", "map", "--hidden", "4", "--seconds", "0.1", "-q")
+
+
+def _fit(tmp_path, *options):
+    data = penguins(tmp_path / "data.csv")
+    return call("fit", data, "-t", "species", "--out", tmp_path / "run", *QUICK, *options)
+
+
+def _names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_a_users_own_folder_is_neither_used_nor_removed(command, tmp_path):
+    own = tmp_path / "proj" / "checkpoint" / "precious.txt"
+    own.parent.mkdir(parents=True)
+    own.write_text("precious")
+    data = penguins(tmp_path / "data.csv")
+    code, _, error = call(command, data, "-t", "species", "--out", tmp_path / "proj")
+    assert code == 2
+    assert "Name another --out" in error
+    assert own.read_text() == "precious"
+    assert _names(tmp_path / "proj") == ["checkpoint"]
+
+
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), ZeroDivisionError()])
+def test_a_fault_at_the_report_loses_no_steps_and_the_same_command_goes_on(fault, tmp_path, monkeypatch):
+    def fails(*arguments):
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "report", fails)
+        code, _, error = _fit(tmp_path)
+    assert code == (130 if isinstance(fault, KeyboardInterrupt) else 1)
+    assert "the same command goes on from there" in error
+    assert _names(tmp_path / "run") == ["checkpoint"]
+    assert _fit(tmp_path)[0] == 0
+    assert _names(tmp_path / "run") == ["posterior.npz", "report.html", "run.json"]
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_kill_while_results_take_their_places_is_mended_by_the_same_command(number, tmp_path, monkeypatch):
+    """Without --overwrite: what was written belongs to the run that was killed."""
+    real, calls = os.replace, []
+
+    def dies(old, new):
+        if str(tmp_path / "run") in str(new):
+            calls.append(new)
+            if len(calls) > number and ".tunbridge" not in str(new).removesuffix(".tunbridge.json"):
+                raise SystemExit(9)
+        real(old, new)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", dies)
+        patch.setattr("tunbridge.cli.rundir.RunDir._discard", lambda folder: None)
+        patch.setattr("shutil.rmtree", lambda *arguments, **options: None)
+        assert _fit(tmp_path)[0] == 9
+    assert not (tmp_path / "run" / "posterior.npz").exists()
+    assert _fit(tmp_path)[0] == 0
+    assert _names(tmp_path / "run") == ["posterior.npz", "report.html", "run.json"]
+
+
+def test_a_run_of_another_command_is_kept_unless_it_may_be_dropped(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "report", interrupted)
+        assert _fit(tmp_path)[0] == 130
+    kept = (tmp_path / "run" / "checkpoint" / ".tunbridge.json").read_text()
+    code, _, error = _fit(tmp_path, "--seed", "1")
+    assert code == 2
+    assert '"seed": 0' in error
+    assert (tmp_path / "run" / "checkpoint" / ".tunbridge.json").read_text() == kept
+    assert _fit(tmp_path, "--seed", "1", "--overwrite")[0] == 0
+    assert not (tmp_path / "run" / "checkpoint").exists()
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["seed"] == 1
+
+
+def test_results_that_an_interrupted_run_was_to_replace_stay_protected(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    assert _fit(tmp_path)[0] == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "report", interrupted)
+        assert _fit(tmp_path, "--overwrite")[0] == 130
+    assert _fit(tmp_path)[0] == 2
+    assert tb.load(tmp_path / "run") is not None
+    assert _fit(tmp_path, "--overwrite")[0] == 0
+
+
+def test_a_folder_in_use_is_refused_and_left_as_it_is(tmp_path):
+    with files.locked(tmp_path / "run"):
+        code, _, error = _fit(tmp_path)
+        assert code == 1
+        assert f"is in use by process {os.getpid()}" in error
+        assert _names(tmp_path / "run") == [".tunbridge.lock"]
+
+
+def test_predictions_replace_no_other_file_of_a_similar_name(tmp_path):
+    assert _fit(tmp_path)[0] == 0
+    precious, beside = tmp_path / "precious", tmp_path / "p.csv.tmp"
+    precious.write_text("precious")
+    beside.symlink_to(precious)
+    assert call("predict", tmp_path / "run", tmp_path / "data.csv", "--out", tmp_path / "p.csv")[0] == 0
+    assert precious.read_text() == "precious"
+    assert beside.is_symlink()
+    assert (tmp_path / "p.csv").read_text().count("\n") == 61
+
+
+def test_a_benchmark_replaces_no_file_that_it_did_not_write(tmp_path):
+    (tmp_path / "table.csv").write_text("precious")
+    code, _, error = call("bench", "gap", "--out", tmp_path)
+    assert code == 2
+    assert "table.csv" in error
+    assert _names(tmp_path) == ["table.csv"]
+
+
+HEARS = """
+import runpy, signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+print("ready", flush=True)
+runpy.run_module("tunbridge", run_name="__main__", alter_sys=True)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.3, 0.9, pytest.param(2.0, marks=pytest.mark.slow)])
+def test_an_interrupt_during_imports_is_one_line(seconds, tmp_path):
+    """A real process and a real signal, before anything is fitted."""
+    data = penguins(tmp_path / "data.csv")
+    words = [sys.executable, "-c", HEARS, "fit", str(data), "-t", "species", "--out", str(tmp_path / "run"), "-q"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(seconds)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert error.startswith("\nInterrupted.")
+    assert error.count("\n") == 2
