@@ -49,3 +49,12 @@ def test_what_is_no_store_is_said(tmp_path):
         base.execute("UPDATE facts SET value = '99' WHERE name = 'format'")
     with pytest.raises(tb.LoadError, match="newer Tunbridge"):
         Store(tmp_path / "new.sqlite")
+
+
+def test_a_figure_that_was_changed_is_noticed(tmp_path):
+    with Store(tmp_path / "r.sqlite", {}) as store:
+        store.add(ROW)
+    with contextlib.closing(sqlite3.connect(tmp_path / "r.sqlite", isolation_level=None)) as base:
+        base.execute("UPDATE rows SET figures = replace(figures, '0.1', '0.2')")
+    with Store(tmp_path / "r.sqlite") as store, pytest.raises(tb.LoadError, match=r"'map', 0.* has changed since"):
+        store.rows()

@@ -233,8 +233,10 @@ SYSTEM = {"class": "os:system", "fields": {"command": "touch ran"}}
         (_set("posterior", "fields", "params", to={"weights": [1]}), "no save writes"),
         (_set("model", "network", "fields", "hidden", to={"tuple": [1.5]}), "do not fit together"),
         (_set("model", "network", "fields", "hidden", to={"tuple": [7]}), r"layers/0/bias \(5,\) stands where"),
-        (_set("model", "network", "fields", "hidden", to={"tuple": [10**15]}), r"layers/0/bias \(5,\) stands where"),
-        (_set("model", "inputs", "struct", to=[[10**15], "float32"]), r"stands where"),
+        (_set("model", "network", "fields", "hidden", to={"tuple": [10**15]}), "names a size of 1,000,000"),
+        (_set("model", "inputs", "struct", to=[[10**15], "float32"]), "names a size of 1,000,000"),
+        (_set("model", "inputs", "struct", to=[[10**5, 10**5], "float32"]), "names a size of 10,000,000,000"),
+        (_set("model", "likelihood", to={"class": "Ordinal", "fields": {"classes": 10**8}}), "a size of 100,000,000"),
     ],
 )
 def test_a_strangers_file_is_refused_and_runs_nothing(change, said, tmp_path, monkeypatch):

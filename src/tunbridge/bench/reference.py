@@ -146,13 +146,28 @@ def load_reference(path: str | os.PathLike, folder: str | os.PathLike | None = N
     place = known.get(str(path), Path(path))
     if not place.is_file():
         raise InputError(f"a file, or one of {', '.join(sorted(known))}", f"{path}", "Check the name.")
-    facts, arrays = archive.read(place)
-    if not isinstance(facts, dict) or facts.get("kind") != _KIND or set(arrays) - {"3"} != {"0", "1", "2"}:
-        raise LoadError(f"{path} cannot be loaded: it is no reference.")
+    try:
+        return _read(*archive.read(place))
+    except LoadError as error:
+        raise LoadError(f"{place} cannot be loaded: {error} Make or download it again.") from error
+
+
+def _read(facts: Any, arrays: dict[str, np.ndarray]) -> Reference:
+    if not isinstance(facts, dict) or facts.get("kind") != _KIND or not isinstance(facts.get("format"), int):
+        raise LoadError("it is no reference.")
     if facts["format"] > FORMAT:
-        raise LoadError(f"{path} cannot be loaded: it was written by a newer Tunbridge.")
-    rest = (bool(facts["classes"]), facts["provenance"], facts["checks"], arrays.get("3"))
-    return Reference(facts["name"], arrays["0"], arrays["1"], arrays["2"], *rest)
+        raise LoadError("it was written by a newer Tunbridge: upgrade.")
+    kinds = {"name": str, "classes": bool, "provenance": dict, "checks": dict}
+    known = set(arrays) - {"3"} == {"0", "1", "2"} and all(isinstance(facts.get(n), kind) for n, kind in kinds.items())
+    if not known or not {"method", "rows", "seconds"} <= set(facts["provenance"]):
+        raise LoadError("it lacks a part, or has one that no save writes.")
+    x, predictions, noise, places = (arrays.get(name, np.zeros(0)) for name in "0123")
+    shapes = (x.shape[:1], predictions.shape[1:2], noise.shape[:1], places.shape if "3" in arrays else x.shape[:1])
+    wanted = (x.shape[:1], x.shape[:1], predictions.shape[:1], x.shape[:1])
+    if predictions.ndim != 3 or shapes != wanted or any(np.isnan(array).any() for array in (x, predictions, noise)):
+        raise LoadError("its arrays do not fit together.")
+    rest = (facts["classes"], facts["provenance"], facts["checks"], arrays.get("3"))
+    return Reference(facts["name"], x, predictions, noise, *rest)
 
 
 def make_reference(

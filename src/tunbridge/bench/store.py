@@ -1,17 +1,19 @@
 """Where rows of a benchmark are kept: one SQLite file, a transaction a row."""
 
 import contextlib
+import errno
 import json
 import os
 import sqlite3
-from collections.abc import Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tunbridge.core.errors import InputError, LoadError
+from tunbridge.core.errors import InputError, LoadError, TunbridgeError
 
-FORMAT = 1
+FORMAT = 2
 IDENTITY = ("suite", "task", "split", "method", "key")
 _PLAIN = ("status", "error", "kind", "train_rows", "test_rows")
 _JSON = ("settings", "figures", "cost", "curves", "provenance")
@@ -23,6 +25,7 @@ CREATE TABLE IF NOT EXISTS rows (
     suite TEXT NOT NULL, task TEXT NOT NULL, split INTEGER NOT NULL, method TEXT NOT NULL, key INTEGER NOT NULL,
     status TEXT NOT NULL, error TEXT, kind TEXT NOT NULL, train_rows INTEGER, test_rows INTEGER,
     settings TEXT NOT NULL, figures TEXT NOT NULL, cost TEXT NOT NULL, curves TEXT NOT NULL, provenance TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
     PRIMARY KEY ({", ".join(IDENTITY)})
 );
 """
@@ -44,14 +47,30 @@ class Store:
         if rules is None and not self.path.is_file():
             raise InputError("a file with results", f"{self.path}, where there is none", "Check the path.")
         with contextlib.ExitStack() as stack:  # what is refused is closed
-            try:
+            with self._trusting_nothing():
                 self._base = stack.enter_context(contextlib.closing(sqlite3.connect(self.path, isolation_level=None)))
                 self._base.execute("PRAGMA journal_mode=WAL")
                 self._base.executescript(_SCHEMA)
                 self._agree({} if rules is None else rules)
-            except sqlite3.DatabaseError as error:
-                raise LoadError(f"{self.path} cannot be read as results ({error}). Name another file.") from error
             stack.pop_all()
+
+    @contextlib.contextmanager
+    def _trusting_nothing(self) -> Iterator[None]:
+        """LoadError with the file and the way out for whatever damage leads to; a full disk stays an OSError."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
+            raise self._damaged(error) from error
+        except (sqlite3.Error, ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
+            if isinstance(error, TunbridgeError):
+                raise
+            raise self._damaged(error) from error
+
+    def _damaged(self, error: Exception) -> LoadError:
+        reason = " ".join(str(error).split())[:120]
+        return LoadError(f"{self.path} cannot be read as results ({reason}). Name another file, or delete it.")
 
     def __enter__(self) -> "Store":
         return self
@@ -62,9 +81,11 @@ class Store:
         self._base.close()
 
     def _agree(self, rules: Mapping[str, Any]) -> None:
-        known = {name: json.loads(value) for name, value in self._base.execute("SELECT name, value FROM facts")}
-        if known.get("format", FORMAT) > FORMAT:
-            raise LoadError(f"{self.path} was written by a newer Tunbridge. Upgrade to read it.")
+        facts = self._base.execute("SELECT name, value FROM facts")
+        known: dict[str, Any] = {name: json.loads(value) for name, value in facts}
+        if (written := int(known.get("format", FORMAT))) != FORMAT:
+            age, way = ("a newer", "Upgrade") if written > FORMAT else ("an older", "Name another, and run it again")
+            raise LoadError(f"{self.path} was written by {age} Tunbridge. {way}.")
         for name, value in rules.items():
             if name in known and known[name] != value:
                 raise InputError(
@@ -77,16 +98,29 @@ class Store:
     def add(self, row: Mapping[str, Any]) -> None:
         """Keep a row, in one transaction."""
         values = [row[name] for name in (*IDENTITY, *_PLAIN)] + [json.dumps(row[name]) for name in _JSON]
-        marks = ", ".join("?" * len(_COLUMNS))
-        self._base.execute(f"INSERT OR REPLACE INTO rows ({', '.join(_COLUMNS)}) VALUES ({marks})", values)
+        marks = ", ".join("?" * (len(_COLUMNS) + 1))
+        with self._trusting_nothing():
+            self._base.execute(f"INSERT OR REPLACE INTO rows VALUES ({marks})", (*values, _checksum(values)))
 
     def done(self) -> set[tuple[Any, ...]]:
         """(suite, task, split, method, key) of the rows that are there."""
-        return set(self._base.execute(f"SELECT {', '.join(IDENTITY)} FROM rows"))
+        with self._trusting_nothing():
+            return set(self._base.execute(f"SELECT {', '.join(IDENTITY)} FROM rows"))
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows, in the order of their names."""
-        found = self._base.execute(f"SELECT {', '.join(_COLUMNS)} FROM rows ORDER BY {', '.join(IDENTITY)}")
-        plain = len(IDENTITY) + len(_PLAIN)
-        parsed = ((*values[:plain], *map(json.loads, values[plain:])) for values in found)
-        return [dict(zip(_COLUMNS, values, strict=True)) for values in parsed]
+        columns, order = ", ".join((*_COLUMNS, "checksum")), ", ".join(IDENTITY)
+        with self._trusting_nothing():
+            return [_parsed(*values) for values in self._base.execute(f"SELECT {columns} FROM rows ORDER BY {order}")]
+
+
+def _parsed(*values: Any) -> dict[str, Any]:
+    """A row with its JSON read; ValueError where it is not what `Store.add` has written."""
+    if _checksum(values[:-1]) != values[-1]:
+        raise ValueError(f"the row {values[: len(IDENTITY)]} has changed since it was written")
+    row = dict(zip(_COLUMNS, values[:-1], strict=True))
+    return row | {name: json.loads(row[name]) for name in _JSON}
+
+
+def _checksum(values: Sequence[Any]) -> int:
+    return zlib.crc32(repr(tuple(values)).encode())

@@ -245,6 +245,9 @@ def _check_fits(posterior: Any, model: Model) -> None:
     """LoadError unless the posterior can be drawn from and its model takes the draws."""
     if posterior.model is not model:
         raise LoadError("it is not a posterior of the model that it names.")
+    for path, leaf in flatten_with_paths(posterior):
+        if "stats/" not in path and eqx.is_inexact_array_like(leaf) and np.isnan(np.asarray(leaf)).any():
+            raise LoadError(f"its {path} holds NaN.")
     draw = posterior.draw_like()
     if model.inputs is not None and draw is not None:
         trees = (draw.weights, _weights_like(model))

@@ -104,8 +104,11 @@ _DTYPES = (
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
 _KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
-_MOST_EXPANDED = 2**20
-"""How many entries an expanded distribution may have: reading one costs memory that the file did not."""
+_MOST, _MOST_INPUTS = 2**20, 2**24
+"""Entries that an object, and an input of a network, may have whatever the file holds: reading one costs memory that
+the file did not."""
+_FREE = ("Cut",)
+"""Classes whose numbers are not sizes of anything."""
 
 
 class Encoder:
@@ -188,6 +191,7 @@ class Decoder:
         others: Mapping[str, Callable[[list], Any]] | None = None,
     ):
         self._arrays, self._table, self._others = dict(arrays), table, others or {}
+        self._entries = sum(array.size for array in arrays.values())
 
     def decode(self, spec: Any) -> Any:
         """The tree of a JSON."""
@@ -215,6 +219,7 @@ class Decoder:
         if kind == "dict" and all(isinstance(pair, list) and len(pair) == 2 for pair in content):
             return {key: self.decode(each) for key, each in content if isinstance(key, str | int) or refuse(key)}
         if kind == "struct" and len(content) == 2:
+            self._refuse_larger(math.prod(_shape(content[0])), _MOST_INPUTS)
             return jax.ShapeDtypeStruct(_shape(content[0]), _dtype(content[1]))
         return self._others[kind](content) if kind in self._others else refuse({kind: content})
 
@@ -223,7 +228,17 @@ class Decoder:
             raise LoadError(f"it names a class {str(name)[:60]!r}, which is not in the table of allowed ones.")
         module, _, label = self._table[name].partition(":")
         cls = getattr(importlib.import_module(module), label)
-        return _call(cls, {key: self.decode(each) for key, each in _named(fields, _fields(cls), name).items()})
+        values = {key: self.decode(each) for key, each in _named(fields, _fields(cls), name).items()}
+        if name not in _FREE:
+            for number in jax.tree.leaves(list(values.values())):
+                if isinstance(number, int):
+                    self._refuse_larger(abs(number), _MOST)
+        return _call(cls, values)
+
+    def _refuse_larger(self, size: int, most: int) -> None:
+        """LoadError for a size that the arrays of the file cannot have, unless it is small anyway."""
+        if size > max(most, self._entries):
+            raise LoadError(f"it names a size of {size:,}, and holds {self._entries:,} numbers.")
 
     def _distribution(self, name: Any, args: Any) -> Any:
         if not isinstance(name, str) or name not in DISTRIBUTIONS:
@@ -231,8 +246,8 @@ class Decoder:
         values = {key: self.decode(each) for key, each in _named(args, DISTRIBUTIONS[name], name).items()}
         if "base_dist" in values and not isinstance(values["base_dist"], dist.Distribution):
             refuse(args)
-        if name == "ExpandedDistribution" and math.prod(_shape(values.get("batch_shape"))) > _MOST_EXPANDED:
-            raise LoadError(f"it expands a distribution to more than {_MOST_EXPANDED:,} entries.")
+        if name == "ExpandedDistribution":
+            self._refuse_larger(math.prod(_shape(values.get("batch_shape"))), _MOST)
         return _call(getattr(dist, name), values)
 
     def _array(self, name: Any, dtype: Any, shape: Any, kind: Any) -> Any:

@@ -1,0 +1,109 @@
+"""Every kind of file that the package reads back, cut off and with flipped bits: its own error, naming the file, or
+the very same content."""
+
+import dataclasses
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import pytest
+
+import tunbridge as tb
+from bench_rows import rows
+from toys import Walk, equal, model, table
+from tunbridge.bench.reference import load_reference
+from tunbridge.bench.store import Store
+from tunbridge.cli.rundir import RunDir
+
+KEY = jax.random.key(3)
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+    """How a file is made in a folder, which it is, and how it is read back."""
+
+    make: Callable[[Path], None]
+    name: str
+    read: Callable[[Path], Any]
+
+
+def _fit(folder, steps=30):
+    return Walk(run=tb.Run(1, 5, steps)).fit(model(), table(), key=KEY, checkpoint=folder)
+
+
+def _results(folder):
+    with Store(folder / "results.sqlite", {"tune": True}) as store:
+        for row in rows(splits=1):
+            store.add(row)
+
+
+def _read_results(folder):
+    with Store(folder / "results.sqlite") as store:
+        return store.rows()
+
+
+def _posterior(folder):
+    _fit(None).save(folder)
+
+
+def _run(folder):
+    _posterior(folder)
+    (folder / "run.json").write_text('{"format": 1, "seed": 3, "scores": [{"NLL": 0.25}], "read": ["60 rows"]}')
+
+
+KINDS = {
+    "posterior": Kind(_posterior, "posterior.npz", lambda folder: tb.load(folder).params),
+    "state": Kind(_fit, "lane0000/state.npz", lambda folder: _fit(folder).params),
+    "draws": Kind(_fit, "lane0000/draws.bin", lambda folder: _fit(folder).params),
+    "reference": Kind(
+        lambda folder: load_reference("curve").save(folder / "r.npz"),
+        "r.npz",
+        lambda folder: dataclasses.astuple(load_reference(folder / "r.npz"))[1:4],
+    ),
+    "results": Kind(_results, "results.sqlite", _read_results),
+    "run": Kind(_run, "run.json", lambda folder: RunDir(folder).facts()),
+}
+
+
+def _same(one, other):
+    return one == other if isinstance(one, dict | list) and not isinstance(one, tuple) else equal(one, other)
+
+
+def _damaged(whole, rng):
+    """Cut off, one bit flipped, a stretch zeroed, or a stretch of noise."""
+    data, start = bytearray(whole), rng.randrange(len(whole))
+    what = rng.randrange(4)
+    if what == 0:
+        return bytes(data[:start])
+    if what == 1:
+        data[start] ^= 1 << rng.randrange(8)
+        return bytes(data)
+    stretch = slice(start, start + rng.choice([1, 16, 512]))
+    data[stretch] = bytes(len(data[stretch])) if what == 2 else rng.randbytes(len(data[stretch]))
+    return bytes(data)
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_is_a_sentence_with_the_file_or_does_no_harm(kind, times, tmp_path):
+    rng = random.Random(11)
+    name, read = KINDS[kind].name, KINDS[kind].read
+    KINDS[kind].make(tmp_path)
+    whole, noticed = (tmp_path / name).read_bytes(), 0
+    wanted = read(tmp_path)
+    for _ in range(times):
+        (tmp_path / name).write_bytes(_damaged(whole, rng))
+        try:
+            found, said = read(tmp_path), None
+        except (tb.LoadError, tb.InputError) as error:
+            found, said = None, str(error)
+        if said is not None:
+            noticed += 1
+            assert str(tmp_path / name) in said
+        elif kind == "results":  # pages that name rows may be lost, and no row is another
+            assert all(row in wanted for row in found)
+        elif kind != "run":  # a text that people may edit
+            assert _same(found, wanted)
+    assert noticed > times // 10
