@@ -1,11 +1,14 @@
 """Tables as spreadsheets export them, from the file to the answer."""
 
+import csv
 import json
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from cli.commands import call
+from tunbridge.datasets import table as tables
 
 QUICK = ("-m", "map", "--hidden", "4", "--seconds", "0.1")
 
@@ -82,3 +85,32 @@ def test_a_column_with_a_bad_cell_can_be_ignored(tmp_path):
     path.write_text("x,n,y\n" + "".join(f"{i},{i}.5,{i}.25\n" for i in range(29)) + "30,12x,1.5\n")
     code, _, error = call("fit", path, "-t", "y", "--ignore", "n", "--out", tmp_path / "run", *QUICK)
     assert code == 0, error
+
+
+def test_columns_of_any_name_stand_beside_the_reports_own(tmp_path):
+    """A table whose columns are called as the report and the predictions call their own."""
+    rng = np.random.default_rng(0)
+    columns = {name: rng.normal(size=50) for name in ("row", "mean", "aleatoric sd", "y_mean")}
+    columns["y"] = columns["row"] + 0.1 * rng.normal(size=50)
+    data = tmp_path / "data.csv"
+    tables.write(pa.table(columns), data)
+    quick = ("-m", "ensemble", "--hidden", "4", "--seconds", "0.1", "-q", "--out", tmp_path / "run")
+    assert call("fit", data, "-t", "y", "-t", "y_mean", *quick)[0] == 0
+    page = (tmp_path / "run" / "report.html").read_text()
+    for name in ("row", "row (2)", "mean of y", "mean"):
+        assert f"<th>{name}</th>" in page
+    code, said, _ = call("predict", tmp_path / "run", data, "--drop-missing")
+    assert code == 0
+    assert said.splitlines()[0].startswith('"row","y_mean",')
+    assert '"y_mean_mean"' in said
+
+
+def test_labels_that_look_like_formulas_are_not_run_by_a_spreadsheet(tmp_path):
+    labels = ["=1+1", "-2", "@sum", "+x", "plain"]
+    tables.write(pa.table({"=label": labels, "number": [-1.0, 2.0, 3.0, 4.0, 5.0]}), tmp_path / "t.csv")
+    found = list(csv.reader((tmp_path / "t.csv").read_text().splitlines()))
+    assert found[0] == ["'=label", "number"]
+    assert [row[0] for row in found[1:]] == ["'=1+1", "-2", "'@sum", "'+x", "plain"]
+    assert found[1][1] == "-1"
+    tables.write(pa.table({"=label": labels}), tmp_path / "t.parquet")
+    assert tables.read(tmp_path / "t.parquet").table["=label"].to_pylist() == labels

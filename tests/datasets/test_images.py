@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import http.server
 import pickle
+import re
 import struct
 import tarfile
 import threading
@@ -77,9 +78,9 @@ def served(home, monkeypatch):
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(answers, directory=files))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    md5 = {name: hashlib.md5((files / name).read_bytes()).hexdigest() for name in formats.IDX}
+    digests = {name: hashlib.sha256((files / name).read_bytes()).hexdigest() for name in formats.IDX}
     address = f"http://127.0.0.1:{server.server_port}/"
-    monkeypatch.setattr(images, "MNIST", dataclasses.replace(images.MNIST, address=address, files=md5))
+    monkeypatch.setattr(images, "MNIST", dataclasses.replace(images.MNIST, address=address, files=digests))
     yield answers
     server.shutdown()
     thread.join()
@@ -219,7 +220,7 @@ def test_a_file_that_was_spoilt_in_the_cache_is_downloaded_again(home, served):
 
 def test_a_file_with_another_checksum_is_refused_and_not_kept(home, served):
     (home / "served" / formats.IDX[0]).write_bytes(b"something else")
-    with pytest.raises(tb.InputError, match=r"with MD5 .*; got 14 bytes with MD5 .*TUNBRIDGE_DATA"):
+    with pytest.raises(tb.InputError, match=r"with SHA-256 .*; got 14 bytes with SHA-256 .*TUNBRIDGE_DATA"):
         tb.datasets.mnist()
     assert list((home / "cache" / "mnist").iterdir()) == []
 
@@ -250,3 +251,11 @@ def test_the_cache_is_where_the_platform_has_it(monkeypatch, tmp_path, platform,
     monkeypatch.setenv("LOCALAPPDATA", str(tmp_path / "l"))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert download.cache() == tmp_path / ending / "tunbridge"
+
+
+def test_every_download_is_by_https_and_has_a_sha256():
+    sources = [thing for thing in vars(images).values() if isinstance(thing, images.Source)]
+    assert len(sources) == 3
+    for source in sources:
+        assert source.address.startswith("https://")
+        assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in source.files.values())

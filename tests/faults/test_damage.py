@@ -1,6 +1,7 @@
 """Every kind of file that the package reads back, cut off and with flipped bits: its own error, naming the file, or
 the very same content."""
 
+import contextlib
 import dataclasses
 import random
 from collections.abc import Callable
@@ -12,10 +13,12 @@ import pytest
 
 import tunbridge as tb
 from bench_rows import rows
+from cli.commands import penguins
 from toys import Walk, equal, model, table
 from tunbridge.bench.reference import load_reference
 from tunbridge.bench.store import Store
 from tunbridge.cli.rundir import RunDir
+from tunbridge.cli.study import Rows
 
 KEY = jax.random.key(3)
 
@@ -107,3 +110,23 @@ def test_damage_is_a_sentence_with_the_file_or_does_no_harm(kind, times, tmp_pat
         elif kind != "run":  # a text that people may edit
             assert _same(found, wanted)
     assert noticed > times // 10
+
+
+@pytest.mark.parametrize("times", [60, pytest.param(3000, marks=pytest.mark.slow)])
+def test_damaged_tables_are_read_or_refused_in_a_sentence(times, tmp_path):
+    """In four encodings; whatever comes out is Tunbridge's own error or a table."""
+    whole = penguins(tmp_path / "data.csv").read_text()
+    latin = "café,bär,species\n" + "".join(f"{i},{i * 7 % 5}.5,{i % 2}\n" for i in range(30))
+    texts = [whole.encode(), whole.encode("latin-1"), whole.encode("utf-16"), latin.encode("latin-1")]
+    rng, read = random.Random(5), 0
+    options = {"task": None, "likelihood": None, "prior": "normal", "ignore": [], "categorical": [], "hidden": None}
+    for number in range(times):
+        data = texts[number % len(texts)]
+        for _ in range(rng.randrange(4)):
+            data = _damaged(data, rng) if data else b""
+        path = tmp_path / "x.csv"
+        path.write_bytes(data)
+        with contextlib.suppress(tb.TunbridgeError):
+            Rows.read(path, ["species"], drop_missing=rng.random() < 0.5, test_share=0.2, seed=0, **options)
+            read += 1
+    assert times // 8 < read < times

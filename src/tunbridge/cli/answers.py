@@ -1,20 +1,24 @@
 """A predictive as columns of a table."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
+from tunbridge.core.tables import distinct
 from tunbridge.core.types import Predictive
 from tunbridge.datasets.encoding import Encoding
 
 
 def answers(predictive: Predictive, encoding: Encoding, mass: float, numbers: np.ndarray | None) -> pa.Table:
     """A row a point; with `numbers`, the number of each row in its file comes first."""
-    columns: dict[str, np.ndarray | list[str]] = {} if numbers is None else {"row": numbers}
-    columns |= _classes(predictive, encoding) if encoding.classes else _numbers(predictive, encoding, mass)
-    return pa.table(columns)
+    columns: list[tuple[str, Any]] = [] if numbers is None else [("row", numbers)]
+    columns += _classes(predictive, encoding) if encoding.classes else _numbers(predictive, encoding, mass)
+    names = distinct([name for name, _ in columns])
+    return pa.table(dict(zip(names, [values for _, values in columns], strict=True)))
 
 
-def _numbers(predictive: Predictive, encoding: Encoding, mass: float) -> dict[str, np.ndarray]:
+def _numbers(predictive: Predictive, encoding: Encoding, mass: float) -> list[tuple[str, Any]]:
     lower, upper = predictive.interval(mass)
     parts = {
         "mean": predictive.mean,
@@ -25,12 +29,14 @@ def _numbers(predictive: Predictive, encoding: Encoding, mass: float) -> dict[st
         "epistemic_sd": np.sqrt(predictive.epistemic),
     }
     targets = enumerate(encoding.targets)
-    return {f"{t.name}_{part}": np.asarray(v)[:, i] for i, t in targets for part, v in parts.items()}
+    return [(f"{t.name}_{part}", np.asarray(v)[:, i]) for i, t in targets for part, v in parts.items()]
 
 
-def _classes(predictive: Predictive, encoding: Encoding) -> dict[str, np.ndarray | list[str]]:
-    name, probs = encoding.targets[0].name, np.asarray(predictive.probs)
-    found: dict[str, np.ndarray | list[str]] = {name: [encoding.classes[i] for i in np.argmax(probs, axis=1)]}
-    found |= {f"p({level})": probs[:, i] for i, level in enumerate(encoding.classes)}
-    nats = {"aleatoric_nats": predictive.aleatoric, "epistemic_nats": predictive.epistemic}
-    return found | {part: np.asarray(value) for part, value in nats.items()}
+def _classes(predictive: Predictive, encoding: Encoding) -> list[tuple[str, Any]]:
+    probs = np.asarray(predictive.probs)
+    return [
+        (encoding.targets[0].name, [encoding.classes[i] for i in np.argmax(probs, axis=1)]),
+        *((f"p({level})", probs[:, i]) for i, level in enumerate(encoding.classes)),
+        ("aleatoric_nats", np.asarray(predictive.aleatoric)),
+        ("epistemic_nats", np.asarray(predictive.epistemic)),
+    ]

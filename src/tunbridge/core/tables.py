@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import html
 import io
+import itertools
 import math
 import shutil
 from collections.abc import Mapping, Sequence
@@ -165,10 +166,42 @@ def to_csv(rows: Sequence[Row]) -> str:
     "x, y",0.25
     """
     page = io.StringIO()
-    table = csv.DictWriter(page, list(rows[0]), lineterminator="\n")
-    table.writeheader()
-    table.writerows(rows)
+    table = csv.writer(page, lineterminator="\n")
+    for row in (rows[0], *(row.values() for row in rows)):
+        table.writerow(map(harmless, row))
     return page.getvalue()
+
+
+def harmless(cell: Any) -> Any:
+    """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe in front.
+
+    Examples
+    --------
+    >>> harmless("=cmd()"), harmless("-1.5"), harmless("a=b")
+    ("'=cmd()", '-1.5', 'a=b')
+    """
+    if not isinstance(cell, str) or not cell.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, with a number behind one that has come before.
+
+    Examples
+    --------
+    >>> distinct(["row", "mean", "row"])
+    ['row', 'mean', 'row (2)']
+    """
+    found: list[str] = []
+    for name in names:
+        number = next(n for n in itertools.count(1) if (name if n == 1 else f"{name} ({n})") not in found)
+        found.append(name if number == 1 else f"{name} ({number})")
+    return found
 
 
 def _cells(row: Row) -> str:

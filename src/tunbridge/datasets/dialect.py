@@ -59,9 +59,8 @@ class Dialect:
 
 def _encoding(path: Path) -> str:
     with open(path, "rb") as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
-    for name in ("utf-8", "cp1252"):
+        marked = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    for name in ("utf-16",) if marked else ("utf-8", "cp1252"):
         place = _first_strange(path, name)
         if place is None:
             return name

@@ -3,13 +3,13 @@
 import hashlib
 import http.client
 import os
-import secrets
 import shutil
 import sys
 import urllib.request
 from pathlib import Path
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.files import replacing
 
 _SECONDS = 30.0
 """How long a silent server is waited for."""
@@ -27,33 +27,30 @@ def cache() -> Path:
     return base / "tunbridge"
 
 
-def fetch(address: str, md5: str, folder: Path) -> Path:
+def fetch(address: str, sha256: str, folder: Path) -> Path:
     """The file of an address in a folder, downloaded unless it is there already.
 
-    It gets its name once it is whole and its MD5 is right: a run that is cut off leaves nothing behind.
+    It gets its name once it is whole and its SHA-256 is right: a run that is cut off leaves nothing behind.
     """
-    name = address.rpartition("/")[2]
-    path, temporary = folder / name, folder / f".{name}.{secrets.token_hex(4)}.tmp"
-    if path.is_file() and _md5(path) == md5:
+    path = folder / address.rpartition("/")[2]
+    if path.is_file() and _sha256(path) == sha256:
         return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(address, timeout=_SECONDS) as response, open(temporary, "xb") as file:
+        with urllib.request.urlopen(address, timeout=_SECONDS) as response, replacing(path) as file:
             shutil.copyfileobj(response, file)
-        if (found := _md5(temporary)) != md5:
-            size = temporary.stat().st_size
-            raise InputError(f"{address} with MD5 {md5}", f"{size:,} bytes with MD5 {found}", _ELSEWHERE)
-        os.replace(temporary, path)
+            file.flush()
+            if (found := _sha256(Path(file.name))) != sha256:
+                size = f"{file.tell():,} bytes"
+                raise InputError(f"{address} with SHA-256 {sha256}", f"{size} with SHA-256 {found}", _ELSEWHERE)
     except (OSError, http.client.HTTPException) as error:
         raise InputError(f"{address}, to be kept in {folder}", f"none ({error})", _ELSEWHERE) from error
-    finally:
-        temporary.unlink(missing_ok=True)
     return path
 
 
 _ELSEWHERE = "Try again, or get the file by other means and name its folder: folder=, or TUNBRIDGE_DATA."
 
 
-def _md5(path: Path) -> str:
+def _sha256(path: Path) -> str:
     with open(path, "rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,7 +24,7 @@ class Source:
     address
         What the names of its files are appended to.
     files
-        The MD5 of each.
+        The SHA-256 of each.
     read
         What the folder with its files holds.
     shape
@@ -46,37 +46,37 @@ class Source:
         return f"{self.name.replace('-', '_')}.npz"
 
 
-def _digits(name: str, address: str, md5: tuple[str, ...], labels: tuple[int, ...]) -> Source:
+def _digits(name: str, address: str, sha256: tuple[str, ...], labels: tuple[int, ...]) -> Source:
     """A set of grey images in the four files that MNIST has."""
-    return Source(name, address, dict(zip(formats.IDX, md5, strict=True)), formats.idx, (28, 28, 1), labels)
+    return Source(name, address, dict(zip(formats.IDX, sha256, strict=True)), formats.idx, (28, 28, 1), labels)
 
 
 MNIST = _digits(
     "mnist",
     "https://ossci-datasets.s3.amazonaws.com/mnist/",
     (
-        "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-        "d53e105ee54ea40749a09fcbcd1e9432",
-        "9fb629c4189551a2d022fa330f9573f3",
-        "ec29112dd5afa0611ce80d1b7f02629c",
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     ),
     (5, 0, 4, 1, 9, 2, 1, 3, 1, 4),
 )
 FASHION_MNIST = _digits(
     "fashion-mnist",
-    "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+    "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
     (
-        "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-        "25c81989df183df01b3e8a0aad5dffbe",
-        "bef4ecab320f06d8554ea6380940ec79",
-        "bb300cfdad3c16e7a12a480ee83cd310",
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
     ),
     (9, 0, 0, 3, 0, 2, 7, 2, 5, 5),
 )
 CIFAR10 = Source(
     "cifar10",
     "https://www.cs.toronto.edu/~kriz/",
-    {formats.BATCHES: "c58f30108f718f92721af3b95e74349a"},
+    {formats.BATCHES: "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"},
     formats.cifar,
     (32, 32, 3),
     (6, 9, 9, 4, 1, 1, 2, 7, 8, 3),
@@ -138,8 +138,8 @@ def _loaded(source: Source, folder: str | os.PathLike | None) -> tuple[Data, Dat
         )
     if place is None:
         place = cache() / source.name
-        for name, md5 in source.files.items():
-            fetch(source.address + name, md5, place)
+        for name, sha256 in source.files.items():
+            fetch(source.address + name, sha256, place)
     x_train, y_train, x_test, y_test = _read(source, place)
     return _data(source, x_train, y_train, place), _data(source, x_test, y_test, place)
 

@@ -13,6 +13,7 @@ import pyarrow.csv
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.files import replacing
+from tunbridge.core.tables import harmless
 from tunbridge.datasets.cells import Conventions, convert, odd_cell
 from tunbridge.datasets.dialect import SEPARATORS, Dialect, lines, refuse_ragged
 
@@ -169,10 +170,13 @@ def _tidy(table: pa.Table) -> pa.Table:
 
 
 def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
-    """The table as a .csv, .tsv or .parquet file, whole or not at all; None gives the text of a CSV back."""
+    """The table as a .csv, .tsv or .parquet file, whole or not at all; None gives the text of a CSV back.
+
+    In text, labels that a spreadsheet would take for a formula get an apostrophe in front.
+    """
     if path is None:
         sink = pa.BufferOutputStream()
-        pyarrow.csv.write_csv(table, sink)
+        pyarrow.csv.write_csv(_harmless(table), sink)
         return sink.getvalue().to_pybytes().decode()
     path = Path(path)
     suffix = path.suffix.lower()
@@ -183,8 +187,16 @@ def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
 
             parquet.write_table(table, file)
         else:
-            pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(delimiter=SEPARATORS[suffix]))
+            pyarrow.csv.write_csv(_harmless(table), file, pyarrow.csv.WriteOptions(delimiter=SEPARATORS[suffix]))
     return None
+
+
+def _harmless(table: pa.Table) -> pa.Table:
+    for i, field in enumerate(table.schema):
+        if pa.types.is_string(field.type):
+            cells = [harmless(cell) for cell in table.column(i).to_pylist()]
+            table = table.set_column(i, field, pa.array(cells, field.type))
+    return table.rename_columns([harmless(name) for name in table.column_names])
 
 
 def check_readable(path: str | os.PathLike) -> None:

@@ -13,6 +13,7 @@ from tunbridge.bench.report import columns, sentences
 from tunbridge.bench.report.page import Page, plain, subplots
 from tunbridge.bench.report.sections import Section
 from tunbridge.core.provenance import describe
+from tunbridge.core.tables import distinct
 from tunbridge.core.types import Predictive
 from tunbridge.datasets.encoding import Encoding
 from tunbridge.plots.curves import SHADES
@@ -136,13 +137,12 @@ def _uncertain(page: Page, study: Study, predictive: Predictive) -> None:
         return
     order = np.argsort(-total)[:_UNCERTAIN]
     names = [column.name for column in study.encoding.targets] + study.encoding.columns[:_MOST_CELLS]
-    cells = {name: _texts(study.cells[name].take(order)) for name in names}
+    cells = [_texts(study.cells[name].take(order)) for name in names]
     table = []
     for place, i in enumerate(order):
-        row: dict[str, Any] = {"row": f"{study.rows[i]}"}
-        row |= _expected(study, predictive, i)
-        row |= {name: texts[place] for name, texts in cells.items()}
-        table.append(row)
+        own: dict[str, Any] = {"row": f"{study.rows[i]}", **_expected(study, predictive, i)}
+        labels = distinct([*own, *names])
+        table.append(dict(zip(labels, [*own.values(), *(texts[place] for texts in cells)], strict=True)))
     page.table(table)
 
 
