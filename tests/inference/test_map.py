@@ -233,7 +233,7 @@ def test_the_curve_falls(key):
     ("make", "said"),
     [
         (lambda: tb.MAP(step_size=0.0), "a step size above 0"),
-        (lambda: tb.MAP(step_size=float("nan")), "a step size above 0"),
+        (lambda: tb.MAP(step_size=float("nan")), "step_size= as a real number"),
         (lambda: tb.MAP(optimiser=optax.adam(1e-3)), r"Pass optax\.adam, not optax\.adam\(1e-3\)"),
     ],
 )

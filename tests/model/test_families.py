@@ -214,7 +214,7 @@ def test_targets_that_do_not_fit_are_refused_at_the_door(likelihood, y, said, ke
         (lambda: Ordinal().sample_noise(jax.random.key(0)), "a number of classes"),
         (lambda: MultiTask([Gaussian(1.0)], (1, 2)), "how many columns"),
         (lambda: MultiTask([Bernoulli()], (2,)), "one column of labels"),
-        (lambda: MultiTask(["gaussian"]), "a likelihood a task"),
+        (lambda: MultiTask(["gaussian"]), "tasks= as .* a likelihood with the methods"),
         (lambda: BOTH.distribution(jnp.zeros((2, 6))), "tasks that have met their data"),
     ],
 )

@@ -278,7 +278,7 @@ def _fans(network, shapes):
     ("make", "said"),
     [
         (lambda: tb.networks.ResNet20(width=0), "a whole number above 0 as width"),
-        (lambda: tb.networks.ResNet20(blocks=1.5), "a whole number above 0 as blocks"),
+        (lambda: tb.networks.ResNet20(blocks=1.5), "blocks= as a whole number"),
         (lambda: tb.networks.LeNet5(outputs=0), "a whole number above 0 as outputs"),
         (lambda: tb.networks.LeNet5("tahn"), "an activation of tanh"),
         (lambda: tb.networks.VGG(20), "a depth of 11, 13, 16, 19"),

@@ -459,7 +459,7 @@ def test_the_mode_under_laplace_is_the_lasso_with_its_zeros(key, x64):
         (lambda: priors.ScaleMixture(1.0), "mixing= as one numpyro distribution"),
         (lambda: priors.ScaleMixture(dist.Normal(0.0, 1.0)), "positive values only"),
         (lambda: priors.Horseshoe((1.0, 2.0)), "one scale for all layers"),
-        (lambda: priors.GroupHorseshoe(over="rows"), 'over="inputs" or "outputs"'),
+        (lambda: priors.GroupHorseshoe(over="rows"), "over= as one of 'inputs', 'outputs'"),
         (lambda: priors.Hierarchical(priors.Normal(1.0), 2.0), "an unknown scale"),
         (lambda: priors.Hierarchical(3.0, dist.HalfNormal(1.0)), "a prior; got 3.0"),
         (lambda: priors.ByPath({}), "a dictionary of patterns"),

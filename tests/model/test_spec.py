@@ -185,7 +185,7 @@ ONE = {"array": "0", "dtype": "float32", "shape": [2], "kind": "jax"}
                 "distribution": "ExpandedDistribution",
                 "args": {"base_dist": {"distribution": "Normal", "args": {}}, "batch_shape": {"tuple": [10**12]}},
             },
-            "expands a distribution",
+            "names a size of",
         ),
         ({**ONE, "array": "1"}, "its array '1' is missing"),
         ({"list": [ONE, ONE]}, "missing, or used twice"),

@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 
 from tunbridge.bench.baselines import CalibratedMAP
+from tunbridge.core.declared import Checked
 from tunbridge.core.errors import InputError
 from tunbridge.inference.base import Method
 from tunbridge.inference.chains import Chains
@@ -37,7 +38,7 @@ _ROUNDS = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Budget:
+class Budget(Checked):
     """What one fit may spend.
 
     Parameters

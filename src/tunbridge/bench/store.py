@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError, LoadError, TunbridgeError
 
 FORMAT = 2
@@ -42,6 +43,7 @@ class Store:
         What all its rows were made by: a file of other rules is refused. None takes them as they are.
     """
 
+    @checked
     def __init__(self, path: str | os.PathLike, rules: Mapping[str, Any] | None = None):
         self.path = Path(path)
         if rules is None and not self.path.is_file():

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.declared import Module, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import num_bytes
 
@@ -25,7 +26,7 @@ def capacity_for(num: int) -> int:
     return -(-int(num) // step) * step
 
 
-class Data(eqx.Module):
+class Data(Module):
     """Rows of inputs and targets.
 
     Parameters
@@ -134,6 +135,7 @@ class Data(eqx.Module):
 class Stream:
     """Batches (x, y) of one shape from the host; see `Data.from_batches`."""
 
+    @checked
     def __init__(self, make: Callable[[int], Iterable] | Iterable, num: int):
         if num < 1:
             raise InputError("num, the rows of an epoch, at least 1", str(num), "Count the rows of the data set.")
@@ -144,8 +146,10 @@ class Stream:
         """Whether batches can be read several times, in whatever order: an iterator's cannot."""
         self.make: Callable[[int], Iterable] = make if callable(make) else _replay(make)
         head = next(iter(self.make(0)), None)
-        if head is None:
-            raise InputError("at least one batch an epoch", "none", "Let make(epoch) yield (x, y) pairs.")
+        if not isinstance(head, tuple | list) or len(head) != 2:
+            raise InputError(
+                "batches (x, y), at least one an epoch", shown(head), "Let make(epoch) yield (x, y) pairs."
+            )
         self.first = Data(*head)
         """The first batch, which shows the shapes."""
 
@@ -171,7 +175,12 @@ def check_x(x: Any) -> np.ndarray:
 
 
 def _numbers(values: Any, name: str) -> np.ndarray:
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"{name} as an array of numbers", shown(values), "Check that all rows are equally long."
+        ) from error
     if array.dtype == bool:
         return array.astype(np.int32)
     if np.issubdtype(array.dtype, np.integer) and array.size and not _fits(array):
@@ -199,10 +208,10 @@ def _refuse_nonfinite(rows: np.ndarray, name: str) -> None:
     finite = np.isfinite(device).all(axis=1)
     if not finite.all():
         bad = np.flatnonzero(~finite)
-        shown = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
+        places = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
         raise InputError(
             f"finite numbers in {name}",
-            f"NaN or infinity (as {device.dtype}) in {len(bad)} of {len(rows)} rows ({shown})",
+            f"NaN or infinity (as {device.dtype}) in {len(bad)} of {len(rows)} rows ({places})",
             "Drop or impute these rows.",
         )
 

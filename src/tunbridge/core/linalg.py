@@ -17,13 +17,14 @@ import numpy as np
 from jax import Array
 from threadpoolctl import ThreadpoolController
 
+from tunbridge.core.declared import Module
 from tunbridge.core.types import Scalar
 
 _ALONE = 1500
 """The largest matrix whose eigenvectors one thread finds."""
 
 
-class Block(eqx.Module):
+class Block(Module):
     """A normal distribution of some numbers of a vector, independent of the others."""
 
     index: eqx.AbstractVar[Array]
@@ -253,7 +254,7 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class Covariance(eqx.Module):
+class Covariance(Module):
     """The normal distribution of a long vector around 0: blocks, and numbers that are known where there is none."""
 
     blocks: tuple[Block, ...]

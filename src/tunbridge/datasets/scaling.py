@@ -2,12 +2,12 @@
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 
@@ -27,7 +27,7 @@ def split_rows(num: int, key: Key, share: float = 0.2) -> tuple[Array, Array]:
     return order[held:], order[:held]
 
 
-class Scaling(eqx.Module):
+class Scaling(Module):
     """Shifts and scales that standardise columns, in float64; a constant column keeps scale 1.
 
     Make it with `Scaling.of`. Where y is not scaled, its shift and scale are None.

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +17,7 @@ from jax import Array
 
 from tunbridge.core import files, keys, provenance
 from tunbridge.core.data import Data, Stream
+from tunbridge.core.declared import Module, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_data
 from tunbridge.core.tree import on_host
@@ -32,20 +32,21 @@ from tunbridge.runtime.loop import Event, Options, Run, Trace, Train, run
 logger = logging.getLogger(__name__)
 
 
-class Method(eqx.Module):
+class Method(Module):
     """A way to turn a model and data into a posterior. Its fields are its hyperparameters."""
 
     @abc.abstractmethod
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """`size` independent posteriors of one model and data."""
 
+    @checked
     def fit(
         self,
         model: Model,
         data: Any,
         *,
         key: Key,
-        init: Params | Posterior | None = None,
+        init: Any = None,
         progress: bool = True,
         checkpoint: str | os.PathLike | None = None,
         max_seconds: float | None = None,
@@ -73,8 +74,6 @@ class Method(eqx.Module):
             Compilation is not counted: the clock starts when the first chunk has come back. A fit that was ended says
             so in its `cut`. With 0 seconds and a checkpoint, what it holds is read and no step is taken.
         """
-        if callable(callbacks):
-            raise InputError("callbacks= as a list of functions", "a function", "Write callbacks=[function].")
         clock = Clock(max_seconds)
         options = Options(init, progress, checkpoint, clock, callbacks)
         logger.info("%s begins", type(self).__name__)
@@ -175,7 +174,7 @@ class Iterative(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """All members of all posteriors, driven in one loop."""
-        check_door(model, key)
+        check_door(model)
         model = self.believed(model)
         if isinstance(data, Stream):
             model, rows = model.bind(data.first)
@@ -225,11 +224,7 @@ class Iterative(Method):
         return full
 
 
-def check_door(model: Model, key: Key) -> None:
-    """InputError unless these are a model and a key that a method can start from; `fit` has seen to the data."""
-    if not isinstance(model, Model):
-        raise InputError("a tb.Model", type(model).__name__, "Write tb.Model(network, prior, likelihood).")
+def check_door(model: Model) -> None:
+    """InputError unless a method can start from the model's prior."""
     if not model.prior.proper:
         raise improper(type(model.prior).__name__)
-    if not (isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key)):
-        raise InputError("key= as a JAX key", repr(key)[:40], "Write key=jax.random.key(0).")

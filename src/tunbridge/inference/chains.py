@@ -6,6 +6,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params
 from tunbridge.inference import mixing
@@ -40,7 +41,8 @@ class Chains(Posterior):
         chains, draws = jax.tree.leaves(self.params)[0].shape[:2]
         return chains, draws
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """`num` draws at random, with replacement."""
         joined = jax.tree.map(_joined, self.params)
         return Draws(self.model, self.key, joined).sample(key, num)

@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 from tunbridge.core import keys, tables, tree
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, check_x
+from tunbridge.core.declared import Count, Module, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import Cut, Provenance
 from tunbridge.core.tree import on_host
@@ -31,7 +32,7 @@ DRAWS = 100
 """How many networks a prediction averages, where there is a choice and none is made."""
 
 
-class Posterior(eqx.Module):
+class Posterior(Module):
     """A distribution over everything unknown in a model."""
 
     model: Model
@@ -83,7 +84,8 @@ class Posterior(eqx.Module):
         """Of the network."""
         return jax.eval_shape(self.model.outputs, self.draw_like(), self.model.example()).shape[-1]
 
-    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+    @checked
+    def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x, averaged over the posterior.
 
         Parameters
@@ -208,7 +210,8 @@ class Point(Posterior):
     curve: dict[str, Array] | None = None
     """The optimiser's statistics along the way by name, with a leading axis."""
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """The same value `num` times."""
         return _repeated(num, self.params)
 
@@ -234,7 +237,8 @@ class Weightless(Posterior):
     def refusal(self) -> InputError:
         """What is said to those who ask for weights."""
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Refused: there are no weights."""
         raise self.refusal
 
@@ -259,7 +263,8 @@ class Draws(Posterior):
         """How many there are."""
         return jax.tree.leaves(self.params)[0].shape[0]
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """`num` of them at random, with replacement."""
         chosen = jax.random.randint(key, (num,), 0, self.num)
         return jax.tree.map(lambda leaf: leaf[chosen], self.params)
@@ -283,7 +288,8 @@ class LowRankGaussian(Posterior):
     factors: PyTree
     """The rows of F, (rank, ...)."""
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         r"""Draws :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
         return _low_rank_draws(self.mean, self.variance, self.factors, keys.split(key, num))
 
@@ -318,7 +324,8 @@ class Mixture(Posterior):
 
     members: tuple[Posterior, ...]
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Each draw from a member chosen at random."""
         key_member, *keys = jax.random.split(key, 1 + len(self.members))
         chosen = jax.random.randint(key_member, (num,), 0, len(self.members))

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
@@ -25,7 +26,8 @@ class Pruned(Posterior):
     posterior: Posterior
     kept: PyTree
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Draws of the posterior, without the weights that are gone."""
         return jax.vmap(self._without)(self.posterior.sample(key, num))
 

@@ -6,6 +6,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.data import check_x
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Predictive, PyTree
 from tunbridge.inference import mixing
@@ -51,7 +52,8 @@ class Recorded(Weightless):
         """Of the network."""
         return self.outputs.shape[-1]
 
-    def predict(self, x: Any = None, *, key: Key | None = None, num: int | None = None) -> Predictive:
+    @checked
+    def predict(self, x: Any = None, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at the recorded inputs; x is these, some of them, or left out."""
         if num is not None:
             raise InputError("no num=", f"{num}", "Leave it out: all recorded draws are averaged.")

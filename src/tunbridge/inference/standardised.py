@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Data, check_x
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.types import Key, Params, Predictive
 from tunbridge.datasets.scaling import Scaling
 from tunbridge.inference.base import Method
@@ -35,7 +36,8 @@ class Standardised(Posterior):
     posterior: Posterior
     scaling: Scaling
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Draws of the unknowns of the standardised model."""
         return self.posterior.sample(key, num)
 
@@ -43,7 +45,8 @@ class Standardised(Posterior):
         """Those of the posterior of the standardised model."""
         return self.posterior.components(key, num)
 
-    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+    @checked
+    def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x, both in the units of the data; see `Posterior.predict`."""
         predictive = self.posterior.predict(self.scaling.inputs(check_x(x)), key=key, num=num)
         if self.scaling.y_shift is None:

@@ -12,6 +12,7 @@ from jax import Array
 from tunbridge.core import tables
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import describe
 from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree, Scalar
@@ -21,7 +22,7 @@ _MOST_SHOWN = 300
 """How many characters of a part a notebook shows."""
 
 
-class Model(eqx.Module):
+class Model(Module):
     """What is believed: a network, a prior over its weights, a likelihood of y given its outputs.
 
     Parameters
@@ -40,17 +41,6 @@ class Model(eqx.Module):
     likelihood: Likelihood
     inputs: jax.ShapeDtypeStruct | None = eqx.field(static=True, kw_only=True, default=None)
     """The shape and dtype of one row of x, once the model is bound to data."""
-
-    def __check_init__(self):
-        roles = (("network", Network), ("prior", Prior), ("likelihood", Likelihood))
-        for name, protocol in roles:
-            if not isinstance(part := getattr(self, name), protocol):
-                missing = [method for method in vars(protocol) if method[0] != "_" and not hasattr(part, method)]
-                raise InputError(
-                    f"a {name} with the methods of {protocol.__name__}",
-                    f"{repr(part)[:80]} without {', '.join(missing)}",
-                    f"Take one from tb.{protocol.__name__.lower()}s, as in tb.Model(network, prior, likelihood).",
-                )
 
     def _repr_html_(self) -> str:
         parts = {"network": self.network, "prior": self.prior, "likelihood": self.likelihood}
@@ -161,7 +151,7 @@ def _rows(shape: tuple[int, ...]) -> str:
     return f"({', '.join(['points', *map(str, shape)])})"
 
 
-class Target(eqx.Module):
+class Target(Module):
     r"""The unnormalised log posterior that every method works on.
 
     .. math::

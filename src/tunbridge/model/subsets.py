@@ -2,19 +2,21 @@
 
 import abc
 import fnmatch
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from tunbridge.core.declared import Module, as_floats, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths, paths
 from tunbridge.core.types import PyTree
 from tunbridge.model.networks.sites import Sites
 
 
-class Subset(eqx.Module):
+class Subset(Module):
     """A choice among a network's weights; all others stay where they are."""
 
     @abc.abstractmethod
@@ -50,6 +52,10 @@ class LastLayer(Subset):
         return mask
 
 
+def _patterns(given: str | Sequence[str]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
 class Paths(Subset):
     """Weights whose paths match a pattern.
 
@@ -59,9 +65,7 @@ class Paths(Subset):
         As ``"layers/1/*"``, one or several; `*` stands for anything.
     """
 
-    patterns: tuple[str, ...] = eqx.field(
-        static=True, converter=lambda given: (given,) if isinstance(given, str) else tuple(given)
-    )
+    patterns: tuple[str, ...] = eqx.field(static=True, converter=_patterns)
 
     def chosen(self, weights: PyTree, sites: Sites) -> np.ndarray:
         """Those that match; InputError if a pattern matches none."""
@@ -89,11 +93,16 @@ class Mask(Subset):
 
     def __init__(self, mask: PyTree = None, *, numbers: Any = None, size: int | None = None):
         if mask is not None:
-            flat = np.concatenate([np.ravel(np.asarray(leaf)) for leaf in jax.tree.leaves(mask)])
-            if flat.dtype != bool:
-                raise InputError("a mask of True and False", f"dtype {flat.dtype}", "Compare with a threshold.")
+            leaves = jax.tree.leaves(mask)
+            if not leaves or any(np.dtype(getattr(leaf, "dtype", object)) != bool for leaf in leaves):
+                raise InputError("a mask of True and False", shown(mask), "Compare the weights with a threshold.")
+            flat = np.concatenate([np.ravel(np.asarray(leaf)) for leaf in leaves])
             numbers, size = np.flatnonzero(flat), len(flat)
-        self.numbers, self.size = tuple(int(number) for number in numbers), int(size or 0)
+        if numbers is None:
+            raise InputError(
+                "a mask", "none", "Build it from the weights: jax.tree.map(lambda w: abs(w) > 0.1, weights)."
+            )
+        self.numbers, self.size = tuple(as_floats(numbers, "numbers").ravel().astype(int).tolist()), int(size or 0)
 
     def chosen(self, weights: PyTree, sites: Sites) -> np.ndarray:
         """As said."""

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution, ExpandedDistribution, HalfCauchy, Independent, biject_to
 
+from tunbridge.core.declared import is_real, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 
@@ -116,14 +117,14 @@ def check_positive(spec: PyTree, name: str) -> PyTree:
                     "Use dist.HalfNormal, dist.Gamma, dist.LogNormal or the like.",
                 )
             return entry
-        if isinstance(entry, int | float):
-            entry = float(entry)
-        elif not hasattr(entry, "dtype"):
+        if not is_real(entry):
             raise InputError(
                 f"{name} as a positive number or a numpyro distribution",
-                f"{type(entry).__name__}",
+                shown(entry),
                 "Write a number for a known value, dist.HalfNormal(1.0) or the like for an unknown one.",
             )
+        if isinstance(entry, int | float):
+            entry = float(entry)
         if isinstance(entry, jax.core.Tracer):
             return entry
         if not (np.asarray(entry) > 0).all():

@@ -11,6 +11,7 @@ from jax import Array
 from jax.scipy.special import digamma, entr
 from scipy.special import ndtri
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 from tunbridge.model.likelihoods.bernoulli import Bernoulli
@@ -20,7 +21,7 @@ _NODES = 64
 """Points that share out the entropy between noise and weights."""
 
 
-class Link(eqx.Module):
+class Link(Module):
     """A way to class probabilities from the mean and covariance of outputs."""
 
     @abc.abstractmethod

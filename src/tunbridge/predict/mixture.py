@@ -10,6 +10,7 @@ from jax import Array
 from jax.scipy.special import logsumexp
 
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key
@@ -40,7 +41,8 @@ class MixturePredictive(AbstractPredictive):
         """A draw of y from each network, (networks, points, ...)."""
         return self._drawn(key, np.arange(self._outputs.num_components), 1)
 
-    def sample(self, key: Key, num: int) -> Array:
+    @checked
+    def sample(self, key: Key, num: Count) -> Array:
         """Draws of y, (num, points, ...). Each uses one network at all points."""
         key_which, key_y = jax.random.split(key)
         which = jax.random.randint(key_which, (num,), 0, self._outputs.num_components)

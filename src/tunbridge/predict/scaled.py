@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.types import Key, Predictive
 from tunbridge.predict.base import AbstractPredictive
 from tunbridge.predict.numbers import NumberPredictive
@@ -95,7 +96,8 @@ class ScaledPredictive(AbstractPredictive):
         """In the units of y."""
         return self._out(self._inner.replicates(key))
 
-    def sample(self, key: Key, num: int) -> Any:
+    @checked
+    def sample(self, key: Key, num: Count) -> Any:
         """In the units of y."""
         return self._out(self._inner.sample(key, num))
 

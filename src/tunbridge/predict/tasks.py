@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.model.likelihoods.multitask import MultiTask
@@ -125,7 +126,8 @@ class TasksPredictive(MixturePredictive):
         """A draw of all tasks from each network, (networks, points, columns)."""
         return self._out(super().replicates(key))
 
-    def sample(self, key: Key, num: int) -> Any:
+    @checked
+    def sample(self, key: Key, num: Count) -> Any:
         """Draws of all tasks, (num, points, columns). Each uses one network at all points."""
         return self._out(super().sample(key, num))
 

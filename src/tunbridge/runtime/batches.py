@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.random import fold_in, words
 from tunbridge.core.tree import num_bytes
@@ -20,7 +21,7 @@ _HOST_BYTES = 2**26
 """How much of a stream is stacked for one chunk."""
 
 
-class FullBatch(eqx.Module):
+class FullBatch(Module):
     """All the data at every step."""
 
     data: Data
@@ -38,7 +39,7 @@ class FullBatch(eqx.Module):
         return self.data
 
 
-class Minibatches(eqx.Module):
+class Minibatches(Module):
     """Rows in an order permuted anew each epoch; the last batch of an epoch wraps to its start.
 
     The permutation is a pure function of (key, epoch); the cursor holds it while the epoch lasts, and the next one's
@@ -82,7 +83,7 @@ class Minibatches(eqx.Module):
         return jnp.argsort(jnp.where(there, drawn, jnp.uint32(2**32 - 1)))
 
 
-class Stacked(eqx.Module):
+class Stacked(Module):
     """Some consecutive batches of a stream, from step `first` on."""
 
     batches: Data

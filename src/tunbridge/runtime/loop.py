@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from tunbridge.core.data import Data, Stream, check_x
+from tunbridge.core.declared import MOST, Count, Module, Positive
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, PyTree
@@ -33,7 +34,7 @@ def _checked(x: Any) -> Any:
     return None if x is None else check_x(x)
 
 
-class Run(eqx.Module):
+class Run(Module):
     """How long a sampler runs.
 
     Parameters
@@ -53,27 +54,26 @@ class Run(eqx.Module):
         the weights.
     """
 
-    chains: int = 4
+    chains: Count = 4
     warmup: int = 1000
-    draws: int = 1000
-    thin: int = 1
-    batch_size: int | None = None
-    temperature: float = eqx.field(default=1.0, converter=float)
+    draws: Count = 1000
+    thin: Count = 1
+    batch_size: Count | None = None
+    temperature: Positive = eqx.field(default=1.0, converter=float)
     keep: Any = eqx.field(default=None, converter=_checked)
 
     def __check_init__(self):
-        _at_least_one(chains=self.chains, draws=self.draws, thin=self.thin, batch_size=self.batch_size)
-        if isinstance(self.warmup, float) or self.warmup < 0 or not self.temperature > 0:
-            raise InputError(
-                "warmup >= 0 and temperature > 0", f"{self.warmup} and {self.temperature}", "Change these."
-            )
+        if self.warmup < 0:
+            raise InputError("warmup of at least 0", f"{self.warmup}", "Change warmup=.")
+        if (steps := self.warmup + self.draws * self.thin) > MOST:
+            raise InputError(f"at most {MOST:,} steps a chain", f"{steps:,}", "Use fewer draws, or thin less.")
 
     def plan(self) -> Plan:
         """Keep every `thin`-th step after warm-up."""
         return Plan(self.warmup + self.draws * self.thin, self.warmup, self.thin)
 
 
-class Train(eqx.Module):
+class Train(Module):
     """How long an optimiser runs.
 
     Parameters
@@ -86,22 +86,13 @@ class Train(eqx.Module):
         Stop when the smoothed objective has not fallen for that many steps; None never stops early.
     """
 
-    steps: int = 2000
-    batch_size: int | None = None
-    patience: int | None = None
-
-    def __check_init__(self):
-        _at_least_one(steps=self.steps, batch_size=self.batch_size, patience=self.patience)
+    steps: Count = 2000
+    batch_size: Count | None = None
+    patience: Count | None = None
 
     def plan(self) -> Plan:
         """Keep a learning curve of some 200 points."""
         return Plan(self.steps, 0, max(1, self.steps // _CURVE))
-
-
-def _at_least_one(**numbers: int | None) -> None:
-    for name, number in numbers.items():
-        if number is not None and (isinstance(number, float) or number < 1):
-            raise InputError(f"{name} as a whole number of at least 1", f"{number}", f"Change {name}.")
 
 
 class Trace(NamedTuple):

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 
 __all__ = ["Annealed", "Constant", "Cosine", "Cyclical", "Decaying", "Pace", "Pacing"]
@@ -20,7 +21,7 @@ class Pace(NamedTuple):
     noise: Array
 
 
-class Pacing(eqx.Module):
+class Pacing(Module):
     """A schedule that a sampler can follow."""
 
     asymptotically_exact: eqx.AbstractClassVar[bool]
@@ -57,7 +58,7 @@ class Constant(Pacing):
         return Pace(one, one)
 
 
-class Cosine(eqx.Module):
+class Cosine(Module):
     r"""From 1 to 0 as :math:`\frac12 (1 + \cos \pi u)` :cite:p:`loshchilov2017sgdr`."""
 
     def __call__(self, fraction: Array) -> Array:
@@ -106,6 +107,10 @@ class Decaying(Pacing):
         return Pace(factor, jnp.ones_like(factor))
 
 
+def _length(given: float | None) -> float | None:
+    return None if given is None else float(given)
+
+
 class Cyclical(Pacing):
     r"""Cycles of :math:`\frac12 (1 + \cos \pi u)`: hot at first to find another place, then cool to sample it.
 
@@ -120,7 +125,7 @@ class Cyclical(Pacing):
         The part of a cycle without noise, from 0 to 1.
     """
 
-    length: Any = eqx.field(default=None, converter=lambda n: None if n is None else float(n))
+    length: Any = eqx.field(default=None, converter=_length)
     exploration: float = eqx.field(default=0.0, converter=float)
 
     asymptotically_exact = False

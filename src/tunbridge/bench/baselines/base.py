@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from tunbridge.bench.processes.predictive import ProcessPredictive
 from tunbridge.core.data import Data, Stream, check_x
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method, check_door
@@ -70,7 +71,8 @@ class Fitted(Weightless):
 
     learnt: Any
 
-    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+    @checked
+    def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x; `num` is refused, for no weights are drawn."""
         if num is not None:
             raise InputError("no num= for a baseline", f"num={num}", "Leave it out.")
@@ -107,7 +109,7 @@ class Baseline(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """The baseline `size` times, each with a key of its own."""
-        bound, taken = check_kind(model, data, key)
+        bound, taken = check_kind(model, data)
         rows = _rows(bound, taken)
         found: list[Posterior] = []
         for each in jax.random.split(key, size):
@@ -117,9 +119,9 @@ class Baseline(Method):
         return found
 
 
-def check_kind(model: Model, data: Data | Stream, key: Key) -> tuple[Model, Data]:
+def check_kind(model: Model, data: Data | Stream) -> tuple[Model, Data]:
     """Model and data bound to each other; InputError unless they are of numbers or classes, and all rows at hand."""
-    check_door(model, key)
+    check_door(model)
     if not isinstance(model.likelihood, OfNumbers | OfClasses):
         got = type(model.likelihood).__name__
         raise InputError("a likelihood of numbers or of classes for a baseline", got, "Compare without baselines.")

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 from scipy.special import ndtr, ndtri
 
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.predict.base import AbstractPredictive
@@ -94,7 +95,8 @@ class ProcessPredictive(AbstractPredictive):
         z = (np.asarray(y, np.float64).reshape(self.mean.shape) - self.mean) / self.std
         return np.sum(-0.5 * z**2 - np.log(self.std) - 0.5 * np.log(2 * np.pi), axis=1)
 
-    def sample(self, key: Key, num: int) -> Any:
+    @checked
+    def sample(self, key: Key, num: Count) -> Any:
         """Draws of y, jointly over the points, (num, points, outputs)."""
         key_f, key_noise = jax.random.split(key)
         functions = self._draw(key_f, num)

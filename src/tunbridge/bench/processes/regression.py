@@ -17,6 +17,7 @@ from tinygp.kernels import Kernel
 from tunbridge.bench.processes.evidence import maximise, positive_leaves
 from tunbridge.bench.processes.predictive import ProcessPredictive
 from tunbridge.core.data import check_x
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 
@@ -117,7 +118,7 @@ class _Rows(NamedTuple):
     """The inputs that predictions weigh."""
 
 
-class _Process(eqx.Module):
+class _Process(Module):
     """What exact and sparse regression share: a kernel, a noise scale, and the search for better ones."""
 
     kernel: Kernel

@@ -10,6 +10,7 @@ from jax import Array
 from tinygp.kernels import Kernel
 
 from tunbridge.bench.processes.moments import moment
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 from tunbridge.model.model import Model
 from tunbridge.model.networks.mlp import ACTIVATIONS, MLP
@@ -50,6 +51,7 @@ class WideKernel(Kernel):
     weights: tuple[Any, ...]
     biases: tuple[Any, ...]
 
+    @checked
     def __init__(self, activations: Sequence[str], weights: Sequence[Any], biases: Sequence[Any]):
         unknown = [name for name in activations if name not in ACTIVATIONS]
         if unknown:

@@ -11,11 +11,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Likelihood, PyTree
 
 
-class Curvature(eqx.Module):
+class Curvature(Module):
     """Of minus the log likelihood, in the weights."""
 
 

@@ -10,7 +10,6 @@ with H the curvature of minus the log likelihood alone: the prior enters once.
 
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import optax
@@ -18,6 +17,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.compiling import once
+from tunbridge.core.declared import Module
 from tunbridge.core.linalg import Covariance
 from tunbridge.core.types import PyTree, Scalar
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
@@ -36,7 +36,7 @@ class Rows(NamedTuple):
     weight: Array
 
 
-class LogEvidence(eqx.Module):
+class LogEvidence(Module):
     """Log p(y) around one mode."""
 
     local: Local

@@ -13,6 +13,7 @@ from jax.scipy.special import entr
 
 from tunbridge.core.compiling import once
 from tunbridge.core.data import check_x
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.linalg import Covariance, Diagonal, Kronecker, Spectral, kronecker_covariance
 from tunbridge.core.types import Key, Params, Predictive
@@ -59,7 +60,8 @@ class StructuredGaussian(Posterior):
         """The network near the mode."""
         return Local.at(self.model, self.params, self.subset)
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Draws of the weights around the mode."""
         weights, back = ravel_pytree(self.model.weights(self.params))
         layout = self.model.network.layout(self.params.weights)
@@ -118,7 +120,8 @@ class Linearised(Posterior):
         """The same with another way to class probabilities."""
         return dataclasses.replace(self, link=link)
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Draws of the weights."""
         return self.gaussian.sample(key, num)
 
@@ -145,7 +148,8 @@ class Linearised(Posterior):
     def _check(self, x: np.ndarray) -> None:
         self.model.check_inputs(jax.eval_shape(self.model.weights, self.gaussian.params), x)
 
-    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+    @checked
+    def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x; see `Posterior.predict`. `num` is for likelihoods without a closed form."""
         x = check_x(x)
         key = self.key if key is None else key

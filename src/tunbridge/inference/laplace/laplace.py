@@ -86,7 +86,7 @@ class Laplace(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Modes first, then the curvature around each."""
-        check_door(model, key)
+        check_door(model)
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
         self._refuse(bound, data)

@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,7 @@ from jax.flatten_util import ravel_pytree
 from tunbridge.core import keys
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, Stream, capacity_for
+from tunbridge.core.declared import Module
 from tunbridge.core.tree import by_shape, size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
@@ -65,7 +65,7 @@ class Slopes(NamedTuple):
         return found
 
 
-class Local(eqx.Module):
+class Local(Module):
     """A model at its mode, and which of its weights are random."""
 
     model: Model

@@ -14,6 +14,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 from tunbridge.core import linalg, memory
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, Stream
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.linalg import Block, Covariance
 from tunbridge.core.tree import by_shape, flatten_with_paths
@@ -55,7 +56,7 @@ class Measured(NamedTuple):
     """For each part a matrix, the rows of a root, a diagonal, or Kronecker factors."""
 
 
-class Structure(eqx.Module):
+class Structure(Module):
     """How much of a curvature is kept."""
 
     @abc.abstractmethod

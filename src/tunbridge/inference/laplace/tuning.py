@@ -5,10 +5,11 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 
 
-class Tuning(eqx.Module):
+class Tuning(Module):
     """A way to find unknowns that are not weights."""
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array
 from scipy.special import gammaln
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 from tunbridge.inference.linear.moments import Moments, Solved
@@ -22,7 +23,7 @@ from tunbridge.model.likelihoods.gaussian import Gaussian
 _FAR = 1e6
 
 
-class Family(eqx.Module):
+class Family(Module):
     """A conjugate prior of noise and weights. Variances of noise are one for all outputs, or one an output."""
 
     @property

@@ -5,12 +5,13 @@ With features :math:`\Phi`, targets y and a penalty D (diagonal, one a weight) t
 :math:`(\Phi^\top \Phi + D)^{-1}` need no row any more once the sums are known, so rows may come in any portions.
 """
 
-import equinox as eqx
 import numpy as np
 from scipy.linalg import solve_triangular
 
+from tunbridge.core.declared import Module
 
-class Moments(eqx.Module):
+
+class Moments(Module):
     """Sums over rows of features (rows, features) and targets (rows, outputs)."""
 
     gram: np.ndarray
@@ -35,7 +36,7 @@ class Moments(eqx.Module):
         )
 
 
-class Solved(eqx.Module):
+class Solved(Module):
     """The least squares of each output."""
 
     mean: np.ndarray

@@ -65,19 +65,9 @@ class NeuralLinear(Method):
     point: MAP | None = MAP()
     family: Family = Normal()
 
-    def __check_init__(self):
-        if not isinstance(self.point, MAP | None):
-            raise InputError("point= as tb.MAP() or None", repr(self.point)[:60], "Write tb.NeuralLinear().")
-        if not isinstance(self.family, Family):
-            raise InputError(
-                "family= as an object of tunbridge.conjugate",
-                repr(self.family)[:60],
-                "Write tb.conjugate.Normal() or tb.conjugate.NormalInverseGamma().",
-            )
-
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Features first, then the layer above each."""
-        check_door(model, key)
+        check_door(model)
         model = dataclasses.replace(model, prior=model.prior.marginal())
         bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
         self._refuse(bound, np.asarray(rows.x)[: door.TRIED_ROWS])

@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Stream, check_x
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_data
 from tunbridge.core.types import Key, Params, Predictive, PyTree
@@ -85,7 +86,8 @@ class LinearLayer(Posterior):
         rest = {"notes": self.notes, "provenance": self.provenance}
         return LinearLayer.given(self.model, self.key, self.params, self.family, moments, **rest)
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Draws of the last layer, and of the noise where it is integrated out; all else is the same in each."""
         key_noise, key_weights = jax.random.split(key)
         noise = jnp.broadcast_to(jnp.asarray(self.noise), (num, len(self.noise)))
@@ -99,7 +101,8 @@ class LinearLayer(Posterior):
         """`num` draws, 100 unless told."""
         return self.sample(key, DRAWS if num is None else num)
 
-    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+    @checked
+    def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x in closed form; see `Posterior.predict`."""
         if num is not None:
             raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")

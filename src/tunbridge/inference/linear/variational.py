@@ -12,6 +12,7 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.special import entr
 
 from tunbridge.core.data import check_x
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, Predictive, PyTree
 from tunbridge.inference.linear import bound, features
@@ -52,7 +53,8 @@ class VariationalLayer(Posterior):
     link: Link = Quadrature()
     curve: dict[str, Array] | None = None
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Draws of the last layer, and of the noise where it is unknown; all else is the same in each."""
         return _draws(self.model, self.params, self.roots, self.width, jax.random.split(key, num))
 
@@ -69,7 +71,8 @@ class VariationalLayer(Posterior):
         self.model.check_inputs(self.model.weights(self.params), x)
         return Outputs(self.model, lambda: self.components(key, num), x)
 
-    def predict(self, x: Any, *, key: Key | None = None, num: int | None = None) -> Predictive:
+    @checked
+    def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x in closed form; see `Posterior.predict`."""
         if num is not None:
             raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")

@@ -64,7 +64,7 @@ class VBLL(Descent):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """As every method that takes steps, where there is such a layer."""
-        check_door(model, key)
+        check_door(model)
         bound_model, rows = self.believed(model).bind(data.first if isinstance(data, Stream) else data)
         _refuse(bound_model, np.asarray(rows.x)[: door.TRIED_ROWS])
         return super().posteriors(model, data, key, size, options)

@@ -53,8 +53,6 @@ class Adaptive(AllRows):
             raise InputError("a step size above 0", f"{self.step_size}", "Leave it out to have it tuned.")
         if self.acceptance is not None and not 0.0 < self.acceptance < 1.0:
             raise InputError("an acceptance between 0 and 1", f"{self.acceptance}", "Try 0.8.")
-        if not isinstance(self.mass, Mass):
-            raise InputError("mass= from tb.mass", repr(self.mass)[:60], "Use tb.mass.Diagonal(), say.")
 
     @abc.abstractmethod
     def begin(self, key: Key, density: Density, position: Array, variance: Array) -> tuple[Any, Array]:

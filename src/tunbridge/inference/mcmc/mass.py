@@ -14,6 +14,7 @@ from blackjax.adaptation.metric_estimators import fisher_score_low_rank
 from blackjax.mcmc.metrics import LowRankInverseMassMatrix
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 
@@ -21,7 +22,7 @@ _PRIOR_DRAWS = 5.0
 """How many draws the metric so far counts for, at a thousandth of its size: a variance is never estimated as zero."""
 
 
-class Mass(eqx.Module):
+class Mass(Module):
     """A family of mass matrices, and how one is estimated from draws."""
 
     @abc.abstractmethod

@@ -10,6 +10,7 @@ from blackjax.mcmc import random_walk
 from blackjax.mcmc.random_walk import RWState
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree, Scalar
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
@@ -34,7 +35,7 @@ class Proposal(Protocol):
         ...
 
 
-class NormalSteps(eqx.Module):
+class NormalSteps(Module):
     """Steps of a normal distribution: symmetric."""
 
     step_size: Array

@@ -75,7 +75,11 @@ class Descent(Iterative):
     """
 
     step_size: float = eqx.field(default=1e-2, converter=float)
-    optimiser: Callable[[Any], optax.GradientTransformation] = eqx.field(default=adam, static=True)
+    optimiser: Callable[[Any], optax.GradientTransformation] = eqx.field(
+        default=adam,
+        static=True,
+        metadata={"way": "Pass optax.adam, not optax.adam(1e-3); give the number as step_size=."},
+    )
     decay: Callable[[Array], Array] = Cosine()
     train: Train = Train()
 
@@ -84,12 +88,6 @@ class Descent(Iterative):
             raise InputError("a step size above 0", f"{self.step_size}", "Try 0.01.")
         if not (callable(self.decay) and isinstance(self.decay, eqx.Module)):
             raise InputError("decay= as a schedule", f"{self.decay!r}", "Use tb.schedules.Cosine() or Constant().")
-        if not callable(self.optimiser):
-            raise InputError(
-                "optimiser= as a function of the step size",
-                f"{type(self.optimiser).__name__}",
-                "Pass optax.adam, not optax.adam(1e-3); give the number as step_size=.",
-            )
 
     @property
     def duration(self) -> Train:

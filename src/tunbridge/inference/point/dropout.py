@@ -1,7 +1,6 @@
 """Monte Carlo dropout: masks on the units of a network, read as a distribution over its weights."""
 
 import math
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -13,6 +12,7 @@ from jax.scipy.special import logit
 from tunbridge.core import keys
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, PyTree, Scalar
@@ -33,7 +33,8 @@ class Dropout(Posterior):
     curve: dict[str, Array] | None = None
     """The optimiser's statistics along the way by name, with a leading axis."""
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """`num` draws of all masks, applied."""
         return _draws(self.model, self.params, self.rates, keys.split(key, num))
 
@@ -78,8 +79,8 @@ class MCDropout(Descent):
         Into how many groups a batch is split, each with masks of its own.
     """
 
-    rate: Any = eqx.field(default=0.1, converter=float)
-    input_rate: Any = eqx.field(default=None, converter=lambda rate: None if rate is None else float(rate))
+    rate: float = eqx.field(default=0.1, converter=float)
+    input_rate: float | None = eqx.field(default=None, converter=lambda rate: None if rate is None else float(rate))
     learn: bool = eqx.field(default=False, static=True)
     groups: int = eqx.field(default=8, static=True)
 
@@ -87,7 +88,7 @@ class MCDropout(Descent):
         for name, rate in (("rate", self.rate), ("input_rate", self.input_rate)):
             if rate is not None and not (0.0 < rate < 1.0 if self.learn else 0.0 <= rate < 1.0):
                 raise InputError(f"{name} between 0 and 1", f"{rate}", "Try 0.1.")
-        if isinstance(self.groups, float) or self.groups < 1:
+        if self.groups < 1:
             raise InputError("groups as a whole number of at least 1", f"{self.groups}", "Try 8.")
 
     def extra(self, target: Target, params: Params, batch: Data) -> PyTree:

@@ -1,7 +1,5 @@
 """Deep ensembles."""
 
-from typing import Any
-
 import equinox as eqx
 
 from tunbridge.core import keys
@@ -25,13 +23,11 @@ class Ensemble(Method):
         How many members.
     """
 
-    method: Any = eqx.field(default_factory=MAP)
+    method: Method = eqx.field(default_factory=MAP)
     size: int = 5
 
     def __check_init__(self):
-        if not isinstance(self.method, Method):
-            raise InputError("a method", repr(self.method)[:60], "Write Ensemble(tb.MAP(), 5).")
-        if isinstance(self.size, float) or self.size < 1:
+        if self.size < 1:
             raise InputError("a size of at least 1", f"{self.size}", "Use 5 members, say.")
 
     def posteriors(self, model, data, key, size, options):

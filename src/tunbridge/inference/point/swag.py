@@ -86,8 +86,6 @@ class SWAG(Iterative):
     rank: int = eqx.field(default=20, static=True)
 
     def __check_init__(self):
-        if not isinstance(self.point, MAP):
-            raise InputError("point= as a tb.MAP", repr(self.point)[:60], "Write SWAG(point=tb.MAP()).")
         if self.step_size is not None and not self.step_size > 0:
             raise InputError("a step size above 0", f"{self.step_size}", "Leave it out to have it measured.")
         if not 2 <= self.rank <= self.snapshots <= self.steps:

@@ -28,6 +28,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.random import normal
 from tunbridge.core.tree import unravel
@@ -51,7 +52,7 @@ class Proposal(NamedTuple):
     acceptance: Array
 
 
-class Correction(eqx.Module):
+class Correction(Module):
     """A Metropolis step after every path of `length` gradients."""
 
     length: eqx.AbstractVar[int]
@@ -161,7 +162,7 @@ class MinibatchMetropolis(Correction):
 
     def __check_init__(self):
         _check_length(self.length)
-        if isinstance(self.num, float) or self.num < 1:
+        if self.num < 1:
             raise InputError("num as a whole number of at least 1", f"{self.num}", "Try 1000.")
 
     @property

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from tunbridge.core.data import Data, Stream
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.model.model import Target
@@ -16,7 +17,7 @@ _BLOCK = 8192
 """How many rows are looked at together."""
 
 
-class Everything(eqx.Module):
+class Everything(Module):
     """The whole data set, in blocks of rows of which the last is filled up with rows that do not count."""
 
     blocks: Data

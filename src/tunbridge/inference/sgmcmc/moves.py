@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Normalised, Params, PyTree
 from tunbridge.inference.sgmcmc import gig
@@ -29,7 +30,7 @@ from tunbridge.model.networks.offset import Offset
 __all__ = ["Move", "NormRedraw", "Rescaling"]
 
 
-class Move(eqx.Module):
+class Move(Module):
     """A change of the parameters that leaves the posterior as it is, for samplers to make between their steps."""
 
     every: int = eqx.field(default=100, converter=int)
@@ -48,7 +49,7 @@ class Move(eqx.Module):
         """The parameters with a new place along the symmetry, drawn exactly."""
 
 
-def _rows(paths: Any) -> tuple[tuple[str | None, ...], ...] | None:
+def _rows(paths: Sequence[Sequence[str | None]] | None) -> tuple[tuple[str | None, ...], ...] | None:
     return None if paths is None else tuple(tuple(row) for row in paths)
 
 

@@ -5,6 +5,7 @@ chain does not, unless it stops: all here stop with warm-up unless they are told
 """
 
 import abc
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths, ravel
 from tunbridge.core.types import Params, PyTree
@@ -37,7 +39,7 @@ def shaken(metric: Metric | None, noise: Array) -> Array:
     return noise if metric is None else metric.root * noise
 
 
-class Preconditioner(eqx.Module):
+class Preconditioner(Module):
     """How A is found: a memory that follows gradients of the log posterior."""
 
     @property
@@ -219,6 +221,10 @@ class Fisher(Preconditioner):
         return Gathered(mean, jnp.zeros_like(total), jnp.zeros_like(num), memory.floor)
 
 
+def _factors(given: Mapping[str, float] | Sequence[tuple[str, float]]) -> dict[str, float]:
+    return {path: float(factor) for path, factor in dict(given).items()}
+
+
 class Groups(Preconditioner):
     """Another preconditioner whose steps are multiplied by a factor, a group of weights.
 
@@ -231,7 +237,7 @@ class Groups(Preconditioner):
         What the factors multiply.
     """
 
-    factors: Any = eqx.field(converter=lambda factors: {str(path): float(f) for path, f in dict(factors).items()})
+    factors: Any = eqx.field(converter=_factors)
     inner: Preconditioner = Identity()
 
     def __check_init__(self):

@@ -136,7 +136,7 @@ class StochasticGradient(Thermometer):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Settle what depends on the model and on all rows, then all chains."""
-        check_door(model, key)
+        check_door(model)
         if isinstance(data, Stream):
             bound, rows = model.bind(data.first)
             num = rows.num

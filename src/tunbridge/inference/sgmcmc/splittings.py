@@ -13,10 +13,10 @@ changes, r keeps its energy.
 import abc
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.inference.sgmcmc.preconditioners import Metric, times
 
 __all__ = ["BADODAB", "BAOAB", "Euler", "Motion", "Overdamped", "Splitting", "Thermostat"]
@@ -47,7 +47,7 @@ class Push(NamedTuple):
     """How much noise is wanted: twice the friction less what the gradient brings along."""
 
 
-class Splitting(eqx.Module):
+class Splitting(Module):
     """How a step is put together."""
 
     @abc.abstractmethod

@@ -9,7 +9,7 @@ import jax
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
-from tunbridge.core.errors import InputError
+from tunbridge.core.declared import Count, Module
 from tunbridge.core.tree import ravel, unravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.point.map import MAP
@@ -30,7 +30,7 @@ class Slope(NamedTuple):
     """With respect to all unknowns in one vector."""
 
 
-class Estimator(eqx.Module):
+class Estimator(Module):
     """How a batch is turned into a gradient."""
 
     def settled(self, model: Model, data: Data | Stream, epoch: int, key: Key, options: Options) -> "Estimator":
@@ -137,6 +137,10 @@ class ControlVariate(Estimator):
         return _anchored(target, anchor, position, batch)
 
 
+def _every(steps: Count | None) -> Any:
+    return steps
+
+
 class SVRG(Estimator):
     """`ControlVariate` with an anchor that is moved to where the chain is, every so many steps :cite:p:`dubey2016svrg`.
 
@@ -148,13 +152,9 @@ class SVRG(Estimator):
         Steps between moves; None is two epochs.
     """
 
-    every: Any = None
+    every: Any = eqx.field(default=None, converter=_every)
     rows: Any = None
     """Found by `fit`."""
-
-    def __check_init__(self):
-        if self.every is not None and (isinstance(self.every, float) or self.every < 1):
-            raise InputError("every= as a whole number of at least 1", f"{self.every}", "Try 100, or leave it out.")
 
     def settled(self, model: Model, data: Data | Stream, epoch: int, key: Key, options: Options) -> "SVRG":
         """Take all rows along."""

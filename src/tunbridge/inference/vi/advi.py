@@ -14,6 +14,7 @@ from jax.flatten_util import ravel_pytree
 from numpyro.distributions import Distribution, biject_to, constraints
 
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Count, Module, checked
 from tunbridge.core.errors import InputError, NumericalError, Result
 from tunbridge.core.tree import all_finite, strong
 from tunbridge.core.types import Key, Params, Scalar
@@ -34,10 +35,6 @@ Support = Any
 
 class _AnyFamily(Variational):
     family: Family = Diagonal()
-
-    def __check_init__(self):
-        if not isinstance(self.family, Family):
-            raise InputError("family= as an object of tunbridge.families", repr(self.family)[:60], "Leave it out.")
 
     @property
     def form(self) -> Family:
@@ -128,7 +125,7 @@ class _OnDensity(_AnyFamily):
         return self.form.around(key, params, ones, _layout(params.weights))
 
 
-class _Density(eqx.Module):
+class _Density(Module):
     """A log density as a target, in coordinates around a centre."""
 
     function: Callable[[dict[str, Array]], Scalar] = eqx.field(static=True)
@@ -165,7 +162,7 @@ class _Density(eqx.Module):
         return jnp.zeros(())
 
 
-class DensityApproximation(eqx.Module):
+class DensityApproximation(Module):
     """Q of unknowns with a log density."""
 
     density: _Density
@@ -176,7 +173,8 @@ class DensityApproximation(eqx.Module):
     error: Array
     """Its standard error, from 1,000 draws."""
 
-    def sample(self, key: Key, num: int) -> dict[str, Array]:
+    @checked
+    def sample(self, key: Key, num: Count) -> dict[str, Array]:
         """Draws of each unknown in its own units, with a leading axis `num`."""
         return jax.vmap(lambda one: self.density.values(self.q.sample(one))[0])(jax.random.split(key, num))
 

@@ -47,14 +47,12 @@ class AroundPoint(Iterative):
     train: Train = eqx.field(default=Train(10_000), kw_only=True)
 
     def __check_init__(self):
-        if isinstance(self.num_samples, float) or self.num_samples < 1:
+        if self.num_samples < 1:
             raise InputError("num_samples as a whole number of at least 1", f"{self.num_samples}", "Try 1.")
         if not self.step_size > 0:
             raise InputError("a step size above 0", f"{self.step_size}", "Leave it out for the default.")
         if self.initial_sd is not None and not self.initial_sd > 0:
             raise InputError("initial_sd above 0", f"{self.initial_sd}", "Leave it out to have it measured.")
-        if self.point != "map" and not isinstance(self.point, MAP | None):
-            raise InputError('point= as a tb.MAP, "map" or None', repr(self.point)[:60], "Leave it out.")
         if not (callable(self.decay) and isinstance(self.decay, eqx.Module)):
             raise InputError("decay= as a schedule", f"{self.decay!r}", "Use tb.schedules.Cosine() or Constant().")
 
@@ -74,7 +72,7 @@ class AroundPoint(Iterative):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Means first, then q around each."""
-        check_door(model, key)
+        check_door(model)
         bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
         like = jax.eval_shape(lambda k: bound.sample_params(k, bound.example()), jax.random.key(0))
         self.form.check(like, bound.network.layout(like.weights))

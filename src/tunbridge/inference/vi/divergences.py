@@ -9,12 +9,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.types import Params, PyTree, Scalar
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.model.model import Model, Target
 
 
-class Divergence(eqx.Module):
+class Divergence(Module):
     """Between q and the posterior, through a bound to be raised."""
 
     def bind(self, model: Model, like: Params) -> Self:

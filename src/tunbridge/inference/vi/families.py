@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core import memory
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree
@@ -20,7 +21,7 @@ _COPIES = 6
 """How often the parameters of q are held while it is fitted: they, their slopes, an optimiser's two moments."""
 
 
-class Family(eqx.Module):
+class Family(Module):
     """A structure of the covariance. Unknown scales and noise are part of it."""
 
     @abc.abstractmethod
@@ -97,7 +98,7 @@ class LowRank(Family):
     rank: int = eqx.field(default=10, static=True)
 
     def __check_init__(self):
-        if isinstance(self.rank, float) or self.rank < 1:
+        if self.rank < 1:
             raise InputError("rank as a whole number of at least 1", f"{self.rank}", "Try 10.")
 
     @property

@@ -11,13 +11,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.random import split
 from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.vi.spreads import Spread
 
 
-class Gaussian(eqx.Module):
+class Gaussian(Module):
     """A normal distribution over everything unknown."""
 
     mean: Params

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, PyTree, Scalar
@@ -22,7 +23,7 @@ from tunbridge.model.model import Model, Target
 from tunbridge.model.networks import perturbed, sites
 
 
-class Gradient(eqx.Module):
+class Gradient(Module):
     """An estimator of slopes by the parameters of q."""
 
     def check(self, family: Family, num_samples: int) -> None:

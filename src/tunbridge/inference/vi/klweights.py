@@ -6,10 +6,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 
 
-class KLWeights(eqx.Module):
+class KLWeights(Module):
     r"""Weights :math:`\pi_i` of batches i = 1, ..., M of an epoch: :math:`\pi_i \text{KL} - \log p(D_i \mid w)`."""
 
     @abc.abstractmethod

@@ -9,6 +9,7 @@ from jax import Array
 from tunbridge.core import keys
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.posteriors import DRAWS, Posterior
@@ -39,7 +40,8 @@ class VariationalGaussian(Posterior):
     curve: dict[str, Array] | None = None
     """The objective along the way, with a leading axis."""
 
-    def sample(self, key: Key, num: int) -> Params:
+    @checked
+    def sample(self, key: Key, num: Count) -> Params:
         """Draws of q."""
         return _draws(self.q, keys.split(key, num))
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.positive import inverse_softplus, softplus, sum_log
 from tunbridge.core.random import normal, split
 from tunbridge.core.types import Key, PyTree, Scalar
@@ -15,7 +16,7 @@ from tunbridge.core.types import Key, PyTree, Scalar
 LOG_2PI = math.log(2.0 * math.pi)
 
 
-class Spread(eqx.Module):
+class Spread(Module):
     """A normal distribution around zero, of one array or of several in one vector."""
 
     rho: eqx.AbstractVar[Array]

@@ -11,12 +11,13 @@ import numpy as np
 from jax import Array
 from numpyro.distributions import Distribution
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree, Scalar
 from tunbridge.model import transforms
 
 
-class Noiseless(eqx.Module):
+class Noiseless(Module):
     """A likelihood without unknowns of its own."""
 
     def sample_noise(self, key: Key) -> PyTree:
@@ -32,7 +33,7 @@ class Noiseless(eqx.Module):
         return ()
 
 
-class Noisy(eqx.Module):
+class Noisy(Module):
     """A likelihood whose own numbers are known, or unknown with a prior."""
 
     @property
@@ -57,7 +58,7 @@ class Noisy(eqx.Module):
         return transforms.values(self.numbers, noise)
 
 
-class _Curved(eqx.Module):
+class _Curved(Module):
     """A likelihood whose information on the outputs has a root, point by point."""
 
     @abc.abstractmethod

@@ -50,9 +50,9 @@ class Ordinal(Noisy, OfClasses):
 
     def __init__(self, classes: int | None = None, cutpoints: Any = None):
         check_classes(classes)
-        pair = isinstance(cutpoints, tuple)
+        pair = isinstance(cutpoints, tuple) and len(cutpoints) == 2
         if cutpoints is not None:
-            cutpoints = _checked_pair(*cutpoints) if pair and len(cutpoints) == 2 else _checked(cutpoints)
+            cutpoints = _checked_pair(*cutpoints) if pair else _checked(cutpoints)
             given = (transforms.shapes(cutpoints[1])[0] if pair else jnp.shape(cutpoints))[-1] + 1 + pair
             if classes not in (None, given):
                 raise InputError(f"{classes - 1} cutpoints for {classes} classes", f"{given - 1}", "Leave one out.")

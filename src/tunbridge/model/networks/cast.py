@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Network, PyTree
 from tunbridge.model.networks.offset import Offset
@@ -22,7 +23,7 @@ def _name(dtype: Any) -> str:
     return found.name
 
 
-class Cast(eqx.Module):
+class Cast(Module):
     """A network that computes in another precision than its weights have.
 
     Weights and floating-point x are rounded to `dtype` on the way in and outputs have the dtype of the weights, so that

@@ -7,6 +7,7 @@ import jax
 from equinox import nn
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import Key, PyTree
@@ -18,7 +19,7 @@ _KNOWN = (nn.Linear, nn.Conv, nn.Embedding, *_NORMS, *_CELLS)
 _STATEFUL = (nn.BatchNorm, nn.SpectralNorm, nn.StateIndex)
 
 
-class Equinox(eqx.Module):
+class Equinox(Module):
     """See `from_equinox`."""
 
     weights: PyTree

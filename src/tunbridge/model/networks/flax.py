@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks.foreign import described, framework
@@ -34,7 +35,7 @@ class _Held:
     module: Any
 
 
-class Linen(eqx.Module):
+class Linen(Module):
     """See `from_flax`."""
 
     weights: PyTree
@@ -62,7 +63,7 @@ class Linen(eqx.Module):
         return self
 
 
-class NNX(eqx.Module):
+class NNX(Module):
     """See `from_flax`."""
 
     weights: PyTree

@@ -6,12 +6,13 @@ import equinox as eqx
 import jax
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks.layout import Leaf, Leaves
 
 
-class Functions(eqx.Module):
+class Functions(Module):
     """See `from_functions`."""
 
     make: Callable[[Key, Array], PyTree] = eqx.field(static=True)

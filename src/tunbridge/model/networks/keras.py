@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks.foreign import described, flattened, framework, nested
@@ -30,7 +31,7 @@ class _Held:
         return _Held, (self.model,)
 
 
-class Keras(eqx.Module):
+class Keras(Module):
     """See `from_keras`."""
 
     weights: PyTree

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import Key, PyTree, Role
@@ -39,7 +40,7 @@ class Leaf:
         return math.prod(shape[axis] for axis in self.inputs + self.shared)
 
 
-class Leaves(eqx.Module):
+class Leaves(Module):
     """A pytree of `Leaf` that takes no part in tracing."""
 
     flat: tuple[Leaf, ...] = eqx.field(static=True)

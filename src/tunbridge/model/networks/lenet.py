@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks import convolution, sizes
@@ -15,7 +16,7 @@ _SIDE = 32
 """Pixels along the side of an image, once it is padded."""
 
 
-class LeNet5(eqx.Module):
+class LeNet5(Module):
     """Two convolutions and three dense layers for images of at most 32 x 32 pixels :cite:p:`lecun1998gradient`.
 
     6 and 16 filters of 5 x 5 pixels, each followed by the activation and the mean of 2 x 2, then 120 and 84 units and

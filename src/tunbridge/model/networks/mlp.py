@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks import sizes
@@ -36,7 +37,7 @@ def check_activation(name: str) -> None:
         raise InputError(f"an activation of {', '.join(ACTIVATIONS)}", repr(name), "Choose one of these.")
 
 
-class MLP(eqx.Module):
+class MLP(Module):
     r"""A multilayer perceptron, :math:`z_l = \phi(z_{l-1} W_l + b_l)`, the last layer without :math:`\phi`.
 
     Its weights are ``{"layers": [{"weight": (in, out), "bias": (out,)}, ...]}``.

@@ -7,11 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Network, PyTree
 
 
-class Offset(eqx.Module):
+class Offset(Module):
     r"""A network whose outputs have the log of one column of x added: :math:`f(x) = g(x_{\text{rest}}) + \log e`.
 
     With `Poisson` or `NegativeBinomial`, whose outputs are log rates, the expected count is

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks import convolution, sizes
@@ -14,7 +15,7 @@ from tunbridge.model.networks.layout import Leaf
 from tunbridge.model.networks.mlp import ACTIVATIONS, check_activation
 
 
-class CNNLSTM(eqx.Module):
+class CNNLSTM(Module):
     r"""An embedding, a convolution, and a long short-term memory :cite:p:`hochreiter1997long` for sequences of tokens.
 
     The one of :cite:t:`izmailov2021what` for texts. The convolution sees whole windows only, and is followed by the

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks import convolution, sizes
@@ -14,7 +15,7 @@ from tunbridge.model.networks import convolution, sizes
 _STAGES = 3
 
 
-class ResNet20(eqx.Module):
+class ResNet20(Module):
     r"""A residual network without batch statistics: the one of :cite:t:`izmailov2021what`.
 
     A convolution, then three stages of blocks :math:`\phi(x + F(x))` :cite:p:`he2016deep`, the mean over all pixels,

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks.foreign import described, flattened, framework, nested
@@ -15,7 +16,7 @@ from tunbridge.model.networks.torch_layers import leaf_of
 from tunbridge.model.networks.torch_trace import Reader
 
 
-class Torch(eqx.Module):
+class Torch(Module):
     """See `from_torch`."""
 
     weights: PyTree

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks import convolution, sizes
@@ -16,7 +17,7 @@ _STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2
 _CHANNELS = (64, 128, 256, 512, 512)
 
 
-class VGG(eqx.Module):
+class VGG(Module):
     """Convolutions of 3 x 3 with ReLU, and pools between them :cite:p:`simonyan2015very`, as used for CIFAR.
 
     Five stages of 64, 128, 256, 512 and 512 channels, each followed by the largest of 2 x 2; then the mean over what

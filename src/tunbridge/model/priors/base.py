@@ -12,6 +12,7 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, Prior, PyTree, Scalar
@@ -19,7 +20,7 @@ from tunbridge.model import transforms
 from tunbridge.model.networks import layout as axes
 
 
-class AbstractPrior(eqx.Module):
+class AbstractPrior(Module):
     """A prior without unknowns of its own, in the weights' own coordinates, unless a subclass says otherwise.
 
     A new one needs `log_prob` and `sample`.
@@ -89,7 +90,7 @@ def dependent(name: str) -> InputError:
     )
 
 
-class FanIn(eqx.Module):
+class FanIn(Module):
     """A scale to be divided by the square root of a weight's fan-in; see `fan_in`."""
 
     scale: Any

@@ -12,6 +12,7 @@ from jax import Array
 from numpyro.distributions import Distribution
 
 from tunbridge.core import memory
+from tunbridge.core.declared import as_floats
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, PyTree, Scalar
@@ -182,13 +183,13 @@ class JointNormal(_Correlated):
 
 def _each(given: Any, check: Any) -> tuple[Array, ...]:
     """One, or one a layer."""
-    several = isinstance(given, list | tuple) and np.ndim(given[0]) == 2
+    several = isinstance(given, list | tuple) and all(np.ndim(one) == 2 for one in given)
     return tuple(check(one) for one in given) if several else (check(given),)
 
 
 def _check_factor(given: Any) -> Array:
-    host = given if isinstance(given, jax.Array) else np.asarray(given, jax.dtypes.canonicalize_dtype(float))
-    factor = jnp.asarray(host, float)
+    traced = isinstance(given, jax.core.Tracer)
+    factor = jnp.asarray(given if traced else as_floats(given, "factor"), jax.dtypes.canonicalize_dtype(float))
     if factor.ndim != 2:
         raise InputError("a factor of shape (weights, rank)", f"shape {factor.shape}", "Give a matrix.")
     return factor

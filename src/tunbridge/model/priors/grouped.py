@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 from numpyro.distributions import Distribution, biject_to
 
+from tunbridge.core.declared import Module
 from tunbridge.core.tree import unravel
 from tunbridge.core.types import Key, Prior, PyTree, Scalar
 from tunbridge.model import transforms
@@ -19,7 +20,7 @@ from tunbridge.model.priors.base import NORMAL, AbstractPrior, FanIn, deviation,
 Groups = Literal["all", "weight", "inputs", "outputs"]
 
 
-class Factor(eqx.Module):
+class Factor(Module):
     """A scale, and which weights have it in common: all, none, those of one input unit, those of one output unit."""
 
     law: Any

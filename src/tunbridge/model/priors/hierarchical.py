@@ -32,12 +32,10 @@ class Hierarchical(AbstractPrior):
     >>> prior = priors.Hierarchical(priors.TwoNormals(0.5, 1.0, 0.01), dist.HalfCauchy(1.0))
     """
 
-    prior: Any
+    prior: Prior
     scale: Any = eqx.field(converter=as_scale)
 
     def __check_init__(self):
-        if not isinstance(self.prior, Prior):
-            raise InputError("a prior", f"{self.prior!r}"[:80], "Take one from tb.priors.")
         if not transforms.unknowns(self.scale):
             raise InputError("an unknown scale", f"{self.scale}", "Write a distribution, as dist.HalfNormal(1.0).")
 

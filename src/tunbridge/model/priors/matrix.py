@@ -11,6 +11,7 @@ import numpy as np
 import numpyro.distributions as dist
 from jax import Array
 
+from tunbridge.core.declared import Module, as_floats
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import Key, PyTree, Scalar
@@ -34,7 +35,7 @@ def squared_distances(window: tuple[int, ...]) -> np.ndarray:
     return ((places[:, None] - places[None]) ** 2).sum(-1).astype(float)
 
 
-class Smooth(eqx.Module):
+class Smooth(Module):
     r"""The covariance :math:`\exp(-(i - j)^2 / 2\ell^2)` of neighbours in a row, for so many as are asked for.
 
     Parameters
@@ -58,7 +59,7 @@ def _covariance(given: Any, name: str) -> Any:
 
 def check_covariance(given: Any, name: str) -> Array:
     """A covariance as an array; InputError unless it is square, symmetric and positive definite."""
-    matrix = np.asarray(given, float)
+    matrix = as_floats(given, name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(f"{name} as a square matrix", f"shape {matrix.shape}", "Give a covariance.")
     if not np.allclose(matrix, matrix.T, rtol=1e-5, atol=1e-8 * np.abs(matrix).max()):

@@ -1,5 +1,6 @@
 """Weights that are large or small: mixtures of two normals, and which of the two a weight belongs to."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -15,10 +16,17 @@ from tunbridge.model import transforms
 from tunbridge.model.priors.base import NORMAL, AbstractPrior, draw, total
 
 
-def _share(share: Any) -> Any:
+def _share(share: float | Distribution) -> Any:
     if not isinstance(share, Distribution | jax.Array | jax.core.Tracer) and not 0.0 < float(share) < 1.0:
         raise InputError("a share between 0 and 1", f"{share}", "Write 0.5 for one half.")
     return share if isinstance(share, Distribution) else transforms.check_number(share, "share")
+
+
+def _scale(name: str) -> Callable[[float], Any]:
+    def converter(scale: float) -> Any:
+        return transforms.check_number(scale, name)
+
+    return converter
 
 
 def _check_order(small: Any, large: Any, name: str, other: str) -> None:
@@ -82,8 +90,8 @@ class TwoNormals(AbstractPrior):
     """
 
     share: Any = eqx.field(default=0.5, converter=_share)
-    wide: Any = eqx.field(default=1.0, converter=lambda scale: transforms.check_number(scale, "wide"))
-    narrow: Any = eqx.field(default=0.0025, converter=lambda scale: transforms.check_number(scale, "narrow"))
+    wide: Any = eqx.field(default=1.0, converter=_scale("wide"))
+    narrow: Any = eqx.field(default=0.0025, converter=_scale("narrow"))
 
     def __check_init__(self):
         if isinstance(self.share, Distribution):
@@ -124,8 +132,8 @@ class SpikeAndSlab(AbstractPrior):
     """
 
     share: Any = eqx.field(default=0.1, converter=_share)
-    slab: Any = eqx.field(default=1.0, converter=lambda scale: transforms.check_number(scale, "slab"))
-    spike: Any = eqx.field(default=0.02, converter=lambda scale: transforms.check_number(scale, "spike"))
+    slab: Any = eqx.field(default=1.0, converter=_scale("slab"))
+    spike: Any = eqx.field(default=0.02, converter=_scale("spike"))
 
     def __check_init__(self):
         _check_order(self.spike, self.slab, "spike", "slab")

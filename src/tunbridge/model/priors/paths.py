@@ -1,11 +1,12 @@
 """A prior for each array of weights, chosen by its path."""
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import equinox as eqx
 
+from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import paths
 from tunbridge.core.types import Prior, PyTree
@@ -13,17 +14,17 @@ from tunbridge.model.priors.delegating import Delegating
 from tunbridge.model.priors.normal import Normal
 
 
-class Part(eqx.Module):
+class Part(Module):
     """A pattern of paths, and the prior of what it matches."""
 
     pattern: str = eqx.field(static=True)
-    prior: Any
+    prior: Prior
 
 
-def _entries(entries: Any) -> tuple[Part, ...]:
+def _entries(entries: Mapping[str, Prior] | Sequence[Part]) -> tuple[Part, ...]:
     if isinstance(entries, Mapping):
         entries = tuple(Part(pattern, prior) for pattern, prior in entries.items())
-    if not entries or not all(isinstance(entry, Part) for entry in entries):
+    if not len(entries) or not all(isinstance(entry, Part) for entry in entries):
         raise InputError(
             "a dictionary of patterns and priors", f"{entries!r}"[:80], 'Write {"layers/0/weight": tb.priors.Normal()}.'
         )

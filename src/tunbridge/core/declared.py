@@ -1,0 +1,250 @@
+"""Arguments against their annotations: a wrong one is refused at the door, with what was expected and what came.
+
+`Module` and `Checked` look at what a class is built from, `checked` at what a function is called with. The annotation
+is the declaration: ``int`` is a whole number (`Count` one of at least 1), ``float`` a real number (`Positive` one above
+0), ``Literal`` a choice, ``tuple[int, ...]`` whole numbers, an ``Array`` named key a JAX key, a class or protocol a
+thing of that kind. What is ``Any`` the function checks itself.
+"""
+
+import collections.abc
+import dataclasses
+import functools
+import inspect
+import math
+import numbers
+import os
+import types
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, Self, TypeVar, cast, get_args, get_origin
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from tunbridge.core.errors import InputError
+
+MOST = 2**31 - 1
+"""The largest whole number: what counts steps and rows inside a program has 32 bits."""
+_LONGEST = 60
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
+
+
+Count = Annotated[int, "at least 1"]
+Positive = Annotated[float, "above 0"]
+_BOUNDS: dict[str, Callable[[Any], bool]] = {"at least 1": lambda value: value >= 1, "above 0": lambda value: value > 0}
+
+
+class Kind(NamedTuple):
+    """What an argument may be, in words and as a test, and what to do where it is not."""
+
+    words: str
+    allows: Callable[[Any], bool]
+    way: str = ""
+
+
+class Checked:
+    """A dataclass whose arguments are checked against the annotations of its fields before it is built."""
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse with InputError what a field cannot take."""
+        if args or kwargs:  # what is copied or unpickled is made without
+            _check(cls, _of_fields(cast(Any, cls)), args, kwargs)
+        return super().__new__(cls)
+
+
+class Module(eqx.Module):
+    """An `equinox.Module` whose arguments are checked against the annotations of its fields before it is built.
+
+    Fields that a class outside this package declares are its own affair.
+    """
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Refuse with InputError what a field cannot take."""
+        if args or kwargs:  # what is copied or unpickled is made without
+            _check(cls, _of_fields(cast(Any, cls)), args, kwargs)
+        return super().__new__(cls)
+
+
+def as_floats(value: Any, name: str) -> np.ndarray:
+    """Numbers of any shape in double precision; InputError where they are none."""
+    try:
+        array = np.asarray(value)
+        return array.astype(np.float64, casting="same_kind" if array.dtype.kind == "c" else "unsafe")
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} as real numbers", shown(value), f"Change {name}=.") from error
+
+
+def checked(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
+    """The function, which refuses with InputError arguments that its annotations do not allow."""
+
+    @functools.wraps(function)
+    def call(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
+        _check(function, _of_parameters(function), args, kwargs)
+        return function(*args, **kwargs)
+
+    return call
+
+
+def _check(called: Callable, kinds: Mapping[str, Kind], args: tuple, kwargs: Mapping[str, Any]) -> None:
+    for name, value in (*zip(kinds, args, strict=False), *kwargs.items()):
+        kind = kinds.get(name)
+        if kind is not None and not kind.allows(value):
+            way = kind.way or (f"Write {value.__name__}(...)." if inspect.isclass(value) else f"Change {name}=.")
+            raise InputError(f"{name}= as {kind.words}, for {called.__name__}", shown(value), way)
+
+
+def shown(value: Any) -> str:
+    """A value for an error message: short, with its type where that says more."""
+    if isinstance(value, np.ndarray | jax.Array):
+        return f"an array of {value.dtype}, shape {value.shape}"
+    if inspect.isclass(value):
+        return f"the class {value.__name__}"
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # a stranger's own
+        text = ""
+    text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if value is None or isinstance(value, str | bool | int | float) else f"{text} ({type(value).__name__})"
+
+
+@functools.lru_cache(None)
+def _of_fields(cls: Any) -> dict[str, Kind]:
+    """The kinds of the arguments of a class by name, in their order."""
+    init = cls.__init__
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    owners = {name: owner for owner in reversed(cls.__mro__) for name in vars(owner).get("__annotations__", ())}
+    converted = {name for name, field in fields.items() if "converter" in field.metadata}  # of which init says Any
+    hints = _hints(cls) | {name: hint for name, hint in _hints(init).items() if name not in converted}
+    hints |= {name: hint for name, field in fields.items() if (hint := _taken(field)) is not None}
+    package, kinds = __name__.partition(".")[0], {}
+    for name in list(inspect.signature(init).parameters)[1:]:
+        ours = owners.get(name, cls).__module__.partition(".")[0] == package
+        way = fields[name].metadata.get("way", "") if name in fields else ""
+        kinds[name] = _kind(name, hints.get(name, Any))._replace(way=way) if ours else _ANYTHING
+    return kinds
+
+
+def _taken(field: dataclasses.Field) -> Any:
+    """What the converter of a field says that it takes; None where there is none, or it does not say."""
+    converter = field.metadata.get("converter")
+    return next(iter(_hints(converter).values()), None) if isinstance(converter, types.FunctionType) else None
+
+
+@functools.cache
+def _of_parameters(function: Callable) -> dict[str, Kind]:
+    hints = _hints(function)
+    return {name: _kind(name, hints.get(name, Any)) for name in inspect.signature(function).parameters}
+
+
+def _hints(thing: Any) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(thing, include_extras=True)
+    except (NameError, TypeError):  # names that only a type checker imports
+        return {}
+
+
+_ANYTHING = Kind("anything", lambda _: True)
+
+
+def _kind(name: str, hint: Any) -> Kind:
+    """What an annotation allows."""
+    if hint is jax.Array and name == "key":
+        return Kind("a key, as jax.random.key(0)", _is_key)
+    if hint in _SIMPLE:
+        return _SIMPLE[hint]
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        kind, bound = _kind(name, parts[0]), parts[1]
+        return Kind(f"{kind.words} {bound}", lambda value: kind.allows(value) and _within(bound, value))
+    if origin is Literal:
+        return Kind(f"one of {', '.join(map(repr, parts))}", lambda value: isinstance(value, str) and value in parts)
+    if origin in (typing.Union, types.UnionType):
+        kinds = [_kind(name, part) for part in parts]
+        words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
+        return Kind(words, lambda value: any(kind.allows(value) for kind in kinds))
+    if origin in (list, collections.abc.Sequence) or (origin is tuple and parts[-1] is ...):
+        each = _kind(name, parts[0])
+        return Kind(f"a list, each {each.words}", lambda value: _is_sequence(value) and all(map(each.allows, value)))
+    if origin is tuple and parts:
+        kinds = [_kind(name, part) for part in parts]
+        words = f"a tuple of {' and '.join(kind.words for kind in kinds)}"
+        return Kind(words, lambda value: _is_sequence(value) and _all_allow(kinds, value))
+    if origin in (dict, collections.abc.Mapping):
+        inner = _kind(name, parts[1])
+        words = f"a dictionary, each value {inner.words}"
+        return Kind(words, lambda value: isinstance(value, origin) and all(map(inner.allows, value.values())))
+    if origin is collections.abc.Callable:
+        return Kind("a function", callable)
+    if origin is not None:
+        return Kind(f"a {origin.__name__}", lambda value: isinstance(value, origin))
+    if not inspect.isclass(hint):
+        return _ANYTHING
+    if getattr(hint, "_is_protocol", False):
+        methods = [method for method in vars(hint) if method[0] != "_"]
+        some = f"{', '.join(methods[:4])}{', ...' if len(methods) > 4 else ''}"
+        words = f"a {hint.__name__.lower()} with the methods {some}"
+        return Kind(words, lambda value: not inspect.isclass(value) and isinstance(value, hint))
+    return Kind(_named(hint), lambda value: isinstance(value, hint))
+
+
+def _within(bound: str, value: Any) -> bool:
+    return isinstance(value, jax.core.Tracer) or bool(_BOUNDS[bound](value))
+
+
+def _all_allow(kinds: list[Kind], values: Any) -> bool:
+    return len(kinds) == len(values) and all(kind.allows(value) for kind, value in zip(kinds, values, strict=True))
+
+
+def _named(cls: type) -> str:
+    """A class in words; of an abstract one some that are of its kind."""
+    below: list[type] = cls.__subclasses__()
+    kinds = [one.__name__ for one in below if not inspect.isabstract(one) and one.__name__[0] != "_"]
+    some = f", such as {' or '.join(f'{name}()' for name in kinds[:2])}" if kinds else ""
+    return f"a {cls.__name__}{some}"
+
+
+def _is_whole(value: Any) -> bool:
+    if isinstance(value, np.ndarray | jax.Array):
+        return value.shape == () and jnp.issubdtype(value.dtype, jnp.integer)
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) <= MOST
+
+
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number, or an array of them; NaN is none."""
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        return False
+    try:
+        return not math.isnan(float(value))
+    except OverflowError:
+        return False
+
+
+def _is_array(value: Any) -> bool:
+    return (hasattr(value, "shape") and hasattr(value, "dtype")) or is_real(value) or _is_sequence(value)
+
+
+def _is_key(value: Any) -> bool:
+    return isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+
+
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list | tuple | range) or (isinstance(value, np.ndarray) and value.ndim == 1)
+
+
+_SIMPLE: dict[Any, Kind] = {
+    Any: _ANYTHING,
+    object: _ANYTHING,
+    type(None): Kind("None", lambda value: value is None),
+    int: Kind("a whole number", _is_whole),
+    float: Kind("a real number", lambda value: is_real(value) and np.ndim(value) == 0),
+    bool: Kind("True or False", lambda value: isinstance(value, bool | np.bool_)),
+    str: Kind("text", lambda value: isinstance(value, str)),
+    jax.Array: Kind("an array", _is_array),
+    np.ndarray: Kind("an array", _is_array),
+    os.PathLike: Kind("a path", lambda value: isinstance(value, os.PathLike)),
+}
