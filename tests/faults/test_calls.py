@@ -4,6 +4,7 @@ import inspect
 import math
 import random
 import signal
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -64,7 +65,8 @@ def _within(seconds):
 def _outcome(call, *args, **kwargs):
     """ "done", "refused", or what was raised that is not Tunbridge's own."""
     try:
-        with _within(20):
+        with _within(20), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             call(*args, **kwargs)
     except TunbridgeError as error:
         return "refused" if str(error) else "refused without a word"
