@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all testing lint docs bench clean
+.PHONY: demo test test-all test-lowest testing lint docs bench clean
 
 demo: $(VENV)/.core            ## a real table and a curve with a gap, in about a minute: demo/report.html
 	$(BIN)/tunbridge demo --out demo --overwrite
@@ -13,6 +13,12 @@ test: lint                     ## everything but the slow tests
 
 test-all: lint                 ## the slow tests too
 	$(BIN)/python -m pytest -n auto --dist loadfile
+
+test-lowest:                   ## the tests with the lowest version of every dependency, in build/lowest
+	$(PYTHON) -m venv build/lowest
+	$(PYTHON) tools/lowest.py > build/lowest.txt
+	build/lowest/bin/python -m pip install --quiet -c build/lowest.txt -e ".[test]"
+	build/lowest/bin/python -m pytest -n auto --dist loadfile -m "not slow"
 
 testing: $(VENV)/.test         ## docs/testing.md: what tests cost with nothing compiled before, and what they notice
 	rm -rf build/testing && mkdir -p build/testing

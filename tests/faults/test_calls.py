@@ -92,7 +92,12 @@ def test_constructors_raise_nothing_but_their_own_errors(times):
 def _posteriors():
     data, key = table(), jax.random.key(0)
     short = {"train": tb.Train(3)}
-    methods = [tb.MAP(**short), tb.Ensemble(tb.MAP(**short), 2), tb.Laplace(point=tb.MAP(**short)), tb.MeanField(**short)]
+    methods = [
+        tb.MAP(**short),
+        tb.Ensemble(tb.MAP(**short), 2),
+        tb.Laplace(point=tb.MAP(**short)),
+        tb.MeanField(**short),
+    ]
     methods += [tb.MCDropout(**short), tb.HMC(run=tb.Run(1, 3, 3))]
     return [method.fit(model(), data, key=key, progress=False) for method in methods]
 

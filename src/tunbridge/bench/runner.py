@@ -3,14 +3,12 @@
 import contextlib
 import dataclasses
 import datetime
-import gc
 import logging
 import os
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -37,8 +35,6 @@ logger = logging.getLogger(__name__)
 
 DEFAULTS = ("map", "ensemble", "mcdropout", "laplace", "meanfield", "sghmc", "nuts", *BASELINES)
 """What a suite runs unless it is told: one method a family, and the baselines."""
-_MAPS, _MOST_MAPS = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-"""Where Linux says which pieces of memory a process has mapped, one a line, and how many it may have."""
 _THREADS = "NPROC"
 """How many threads XLA, and lanes of members, may use in a process."""
 
@@ -175,20 +171,9 @@ def _threads(processes: int) -> Iterator[None]:
             os.environ.pop(_THREADS, None)
 
 
-def _crowded() -> bool:
-    """Whether half of the pieces of memory that a process may map are taken: each compiled program has some."""
-    if not (_MAPS.exists() and _MOST_MAPS.exists()):
-        return False
-    with _MAPS.open() as maps:
-        return sum(1 for _ in maps) > int(_MOST_MAPS.read_text()) // 2
-
-
 def work(job: Job) -> Done:
     """The row of a job; one that fails has its error in its row."""
     began = time.perf_counter()
-    if _crowded():
-        jax.clear_caches()
-        gc.collect()
     row: dict[str, Any] = {
         **dict(zip(("suite", "task", "split", "method", "key"), job.identity, strict=True)),
         **{"status": "done", "error": None, "kind": job.task.kind, "settings": {}, "train_rows": None},

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import json
 import os
+import shutil
 import sqlite3
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,8 @@ from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError, LoadError, TunbridgeError
 
 FORMAT = 2
+_LITTLE = 2**20
+"""Bytes below which a disk is full, whatever SQLite calls it."""
 IDENTITY = ("suite", "task", "split", "method", "key")
 _PLAIN = ("status", "error", "kind", "train_rows", "test_rows")
 _JSON = ("settings", "figures", "cost", "curves", "provenance")
@@ -62,9 +65,10 @@ class Store:
         try:
             yield
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path)) from error
-            raise self._damaged(error) from error
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+                raise self._damaged(error) from error
+            code = errno.ENOSPC if shutil.disk_usage(self.path.parent).free < _LITTLE else errno.EIO
+            raise OSError(code, os.strerror(code), str(self.path)) from error
         except (sqlite3.Error, ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
             if isinstance(error, TunbridgeError):
                 raise

@@ -12,6 +12,8 @@ import jax
 
 from tunbridge.core.tree import num_bytes
 
+_MOST_KNOWN = 1000
+"""Shapes that a function remembers."""
 _FEW_BYTES = 2**18
 """Up to so many bytes of arguments, and of results, a program that runs once is not worth optimising."""
 
@@ -51,6 +53,8 @@ class once:
             return self._plain
         shapes = tuple((leaf.shape, leaf.dtype) if hasattr(leaf, "dtype") else leaf for leaf in leaves)
         if (name := (structure, shapes)) not in self._small:
+            if len(self._small) >= _MOST_KNOWN:
+                self._small.clear()
             self._small[name] = num_bytes(self._plain.eval_shape(*arguments, **named)) <= _FEW_BYTES
         return self._quick() if self._small[name] else self._plain
 

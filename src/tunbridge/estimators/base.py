@@ -1,6 +1,7 @@
 """What both estimators share: parameters without logic, one fit, one predictive."""
 
 import abc
+import numbers
 import os
 from collections.abc import Sequence
 from typing import Any, Self
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood, Network, Predictive, Prior
@@ -128,4 +129,11 @@ def weights(sample_weight: Any, x: np.ndarray) -> np.ndarray | None:
     """Sample weights, one a row and none negative; None where none are given."""
     if sample_weight is None:
         return None
-    return _check_sample_weight(sample_weight, x, dtype=np.float64, ensure_non_negative=True)
+    given = np.full(len(x), sample_weight) if isinstance(sample_weight, numbers.Real) else sample_weight
+    found = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if found.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar, got {found.ndim}D array.")
+    check_consistent_length(found, x)
+    if (found < 0).any():
+        raise ValueError("Negative values in data passed to `sample_weight`.")
+    return found

@@ -78,7 +78,9 @@ class Method(Module):
         options = Options(init, progress, checkpoint, clock, callbacks)
         logger.info("%s begins", type(self).__name__)
         began = time.perf_counter()
+        programs.refuse_fork()
         programs.keep()
+        programs.bound()
         with contextlib.nullcontext() if checkpoint is None else files.locked(Path(checkpoint)):
             (posterior,) = self.posteriors(model, as_data(data), key, 1, options)
         record = provenance.record(self, posterior.model, time.perf_counter() - began, clock.cut)

@@ -6,7 +6,9 @@ another; TUNBRIDGE_CACHE=0 keeps nothing. Nothing here imports JAX before it is 
 """
 
 import contextlib
+import ctypes
 import functools
+import gc
 import hashlib
 import os
 import platform
@@ -14,10 +16,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tunbridge.core.errors import InputError
+
 _SWITCH = "TUNBRIDGE_CACHE"
 _FOLDER, _LEAST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 _LEVEL, _FATAL = "TF_CPP_MIN_LOG_LEVEL", 3
-_FEATURES = Path("/proc/cpuinfo")
+_FEATURES, _MAPS = Path("/proc/cpuinfo"), Path("/proc/self/maps")
+_MOST_MAPS = 16_000
+"""A quarter of what Linux allows a process; about 1 GB of programs."""
 _JAX_LEAST = 1.0
 """Seconds of compilation from which JAX keeps a program, unless told."""
 
@@ -54,6 +60,50 @@ def keep() -> None:
             from jaxlib import utils
 
             utils.absl_set_min_log_level(_FATAL)
+
+
+def bound() -> None:
+    """Forget compiled programs where they hold many of the memory maps that a process may have; the folder keeps them.
+
+    A process that fits for ever, to tables of ever new shapes, would otherwise end when it can have no more.
+    """
+    if _num_maps() > _MOST_MAPS:
+        import jax
+
+        jax.clear_caches()
+        gc.collect()
+        with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed
+            ctypes.CDLL(None).malloc_trim(0)
+
+
+def _num_maps() -> int:
+    """How many memory maps this process has, where the system says so: a few for each program."""
+    try:
+        return _MAPS.read_bytes().count(b"\n")
+    except OSError:
+        return 0
+
+
+def refuse_fork() -> None:
+    """InputError in a fork of a process that had fitted, where JAX has lost its threads and would hang."""
+    global _used
+    if _forked:
+        raise InputError(
+            "a process that was spawned",
+            "one forked from a process that had fitted, in which JAX would wait for ever",
+            'Start it with multiprocessing.get_context("spawn"), or fit in it alone.',
+        )
+    _used = True
+
+
+def _note_fork() -> None:
+    global _forked
+    _forked = _used
+
+
+_used, _forked = False, False
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def settle_order() -> None:

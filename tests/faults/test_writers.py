@@ -1,0 +1,122 @@
+"""Every writer of the package is killed, starved of disk and raced against itself: what is there is always whole."""
+
+import ast
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+import tunbridge
+from faults.writers import WRITERS, write_on
+from tunbridge.core.errors import BusyError, TunbridgeError
+
+PACKAGE = Path(tunbridge.__file__).parent
+_WRITES = {"replacing", "write_text", "write_bytes", "savez", "mkdtemp", "connect", "truncate", "copyfileobj", "rmtree"}
+
+
+def _writes(tree):
+    """Whether code calls something that changes a disk."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        mode = node.args[1] if len(node.args) > 1 else None
+        opened = name == "open" and isinstance(mode, ast.Constant) and set("wax+") & set(str(mode.value))
+        replaced = ast.unparse(node.func) in ("os.replace", "os.rename", "archive.write")
+        if name in _WRITES or opened or replaced:
+            return True
+    return False
+
+
+def test_every_file_of_the_package_that_writes_has_its_row():
+    found = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if _writes(ast.parse(path.read_text()))}
+    by_others = {"inference/store.py", "bench/reference.py"}  # one call of archive.write each, tested with their files
+    assert found - by_others == set(WRITERS)
+
+
+@pytest.fixture(scope="module")
+def processes():
+    """Processes forked from a server that has imported the writers, and nothing else."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["faults.writers"])
+    return context
+
+
+QUICK = ("core/files.py", "runtime/checkpoint.py", "cli/rundir.py")
+SOME = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WRITERS]
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", SOME)
+def test_a_kill_at_any_moment_leaves_a_whole_version(name, kills, processes, tmp_path):
+    rng, folder, last = random.Random(7), tmp_path / "folder", 0
+    folder.mkdir()
+    for _ in range(kills):
+        process = processes.Process(target=write_on, args=(name, folder, last + 1))
+        process.start()
+        deadline = time.time() + 60
+        while not any(path.suffix != ".tmp" for path in folder.iterdir()) and time.time() < deadline:
+            time.sleep(0.005)
+        time.sleep(rng.uniform(0.05, 0.3))
+        os.kill(process.pid, signal.SIGKILL)
+        process.join(60)
+        found = WRITERS[name].read(folder)
+        last = max(last, found or 0)
+    assert last > 0
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_a_full_disk_is_an_error_and_the_old_version_stays(name, tmp_path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk], capture_output=True).returncode:
+        pytest.skip("this user may not mount a file system")
+    folder, writer = disk / "folder", WRITERS[name]
+    folder.mkdir()
+    try:
+        writer.write(folder, 1)
+        before = writer.read(folder)
+        (disk / "filler").write_bytes(b"x" * _free(disk))
+        with pytest.raises((OSError, TunbridgeError), match="No space left"):
+            writer.write(folder, 2)
+        (disk / "filler").unlink()  # SQLite reads nothing on a full disk
+        assert writer.read(folder) == before
+        writer.write(folder, 3)
+        assert writer.read(folder) is not None
+    finally:
+        subprocess.run(["umount", disk], check=True)
+
+
+def _free(disk):
+    told = os.statvfs(disk)
+    return told.f_bavail * told.f_frsize
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", WRITERS)
+def test_two_at_once_leave_a_whole_version_or_one_is_refused(name, processes, tmp_path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    racers = [processes.Process(target=_race, args=(name, folder, first)) for first in (1, 5)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(120)
+        assert racer.exitcode == 0
+    assert WRITERS[name].read(folder) is not None
+
+
+def _race(name, folder, first):
+    """A few versions, one after another; a folder in use is tried again."""
+    for n in range(first, first + 4):
+        while True:
+            try:
+                WRITERS[name].write(folder, n)
+                break
+            except BusyError:
+                time.sleep(0.002)

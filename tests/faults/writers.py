@@ -1,0 +1,170 @@
+"""Everything in the package that writes a file: how it writes version n, and how what is there is read back."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from bench_rows import rows
+from tunbridge.bench.store import Store
+from tunbridge.cli import benching
+from tunbridge.cli.rundir import RunDir
+from tunbridge.core import archive, files
+from tunbridge.datasets import table as tables
+from tunbridge.datasets.download import fetch
+from tunbridge.runtime.checkpoint import Checkpoint
+
+
+@dataclasses.dataclass(frozen=True)
+class Writer:
+    """`write(folder, n)` writes version n over version n - 1; `read(folder)` gives the version, None if there is none.
+
+    What is damaged, or partly of one version and partly of another, `read` refuses.
+    """
+
+    write: Callable[[Path, int], None]
+    read: Callable[[Path], int | None]
+
+
+def _one(values: Any) -> int:
+    """The number that all values are."""
+    (found,) = set(values)
+    return int(found)
+
+
+def _replace(folder, n):
+    with files.replacing(folder / "file") as file:
+        file.write(str(n % 10).encode() * 50_000)
+
+
+def _replaced(folder):
+    path = folder / "file"
+    if not path.exists():
+        return None
+    text = path.read_text()
+    assert len(text) == 50_000
+    return _one(text)
+
+
+def _archived(folder):
+    path = folder / "file.npz"
+    if not path.exists():
+        return None
+    facts, arrays = archive.read(path)
+    return _one([facts["n"], *arrays["0"]])
+
+
+def _save(folder, n):
+    with files.locked(folder):
+        store = Checkpoint(folder / "lane", "me")
+        if (found := store.load(_state(0), {"step": 0})) is not None:
+            n = found[1]["step"] + 1
+        store.save(_state(n), np.full((7, 1000), n % 256, np.uint8), {"step": n})
+
+
+def _state(n):
+    return {"step": np.int32(n), "rest": np.full(5_000, n, np.int32)}
+
+
+def _saved(folder):
+    store = Checkpoint(folder / "lane", "me")
+    found = store.load(_state(0), {"step": 0})
+    if found is None:
+        return None
+    state, facts = found
+    draws = store.draws(1000)
+    assert [_one(draw) for draw in draws[::7]] == [(facts["step"] - i) % 256 for i in reversed(range(len(draws) // 7))]
+    return _one([facts["step"], int(state["step"]), *np.asarray(state["rest"])])
+
+
+def _add(folder, n):
+    with Store(folder / "results.sqlite", {"tune": True}) as store:
+        for row in rows(splits=1):
+            store.add(row | {"key": n})
+
+
+def _added(folder):
+    if not (folder / "results.sqlite").exists():
+        return None
+    with Store(folder / "results.sqlite", {"tune": True}) as store:
+        return max((row["key"] for row in store.rows()), default=None)
+
+
+def _tabled(folder):
+    path = folder / "t.csv"
+    return _one(tables.read(path).table["a"].to_pylist()) if path.exists() else None
+
+
+def _download(folder, n):
+    source = folder.parent / f"{folder.name}-source"
+    source.mkdir(exist_ok=True)
+    content = str(n % 10).encode() * 50_000
+    (source / "file").write_bytes(content)
+    fetch((source / "file").as_uri(), hashlib.sha256(content).hexdigest(), folder)
+
+
+class _Saved:
+    """As much of a posterior as `RunDir.finish` needs."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def save(self, folder):
+        archive.write(Path(folder) / "posterior.npz", {"n": self.n}, {"0": np.full(5_000, self.n)})
+
+
+def _finish(folder, n):
+    with files.locked(folder):
+        RunDir(folder).finish(str(n % 10) * 50_000, _Saved(n), {"n": n})
+
+
+def _finished(folder):
+    if not (folder / "posterior.npz").exists():  # the last to come: without it there is no fit
+        return None
+    facts, arrays = archive.read(folder / "posterior.npz")
+    n = _one([facts["n"], *arrays["0"]])
+    assert json.loads((folder / "run.json").read_text())["n"] == n
+    assert _one((folder / "report.html").read_text()) == n % 10
+    return n
+
+
+def _bench(folder, n):
+    benching.write([row | {"split": n} for row in rows(tasks=("wine",), splits=1)], "small", folder)
+
+
+def _benched(folder):
+    page = folder / "report.html"
+    if not page.exists():
+        return None
+    assert page.read_text().rstrip().endswith("</html>")
+    return 1
+
+
+WRITERS = {
+    "core/files.py": Writer(_replace, _replaced),
+    "core/archive.py": Writer(
+        lambda folder, n: archive.write(folder / "file.npz", {"n": n}, {"0": np.full(20_000, n)}), _archived
+    ),
+    "runtime/checkpoint.py": Writer(_save, _saved),
+    "bench/store.py": Writer(_add, _added),
+    "datasets/table.py": Writer(
+        lambda folder, n: tables.write(pa.table({"a": np.full(5_000, n)}), folder / "t.csv"), _tabled
+    ),
+    "datasets/download.py": Writer(_download, _replaced),
+    "cli/rundir.py": Writer(_finish, _finished),
+    "cli/benching.py": Writer(_bench, _benched),
+}
+"""By the file of the package that writes."""
+
+
+def write_on(name, folder, first):
+    """Write version after version, for as long as one lives; runs in a process that is killed."""
+    n = first
+    while True:
+        WRITERS[name].write(folder, n)
+        n += 1

@@ -1,0 +1,22 @@
+"""Print pip constraints that pin every dependency to the lowest version that pyproject.toml allows."""
+
+import re
+import tomllib
+from pathlib import Path
+
+_LOWEST = re.compile(r"([\w.-]+)(?:\[[\w,]+\])?>=([\d.]+)")
+
+
+def constraints(project: dict) -> list[str]:
+    """A line for each dependency that has a lower bound: its lowest release, with the latest of its patches if it names
+    a major version alone.
+    """
+    extras = project["optional-dependencies"]
+    asked = [*project["dependencies"], *extras["flax"], *extras["keras"]]
+    found = [_LOWEST.match(line) for line in asked]
+    return [f"{name[1]}=={name[2]}{'' if '.' in name[2] else '.*'}" for name in found if name]
+
+
+if __name__ == "__main__":
+    file = Path(__file__).parents[1] / "pyproject.toml"
+    print("\n".join(constraints(tomllib.loads(file.read_text())["project"])))
