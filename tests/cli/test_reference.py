@@ -55,7 +55,7 @@ def test_runs_that_disagree_are_refused_with_the_numbers_of_the_checks(rows, tmp
         (("make", "curve"), "--out as a .npz file"),
         (("make", "curve", "-o", "a.csv"), "--out as a .npz file"),
         (("make", "none.csv", "-t", "y", "-o", "a.npz"), "there is none"),
-        (("make", "{rows}", "-t", "y", "-o", "a.npz", "--draws", "0"), "draws as a whole number"),
+        (("make", "{rows}", "-t", "y", "-o", "a.npz", "--draws", "0"), "draws= as a whole number"),
         (("show", "nothing"), "one of breast_cancer, curve"),
     ],
 )

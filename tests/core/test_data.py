@@ -65,7 +65,7 @@ def test_a_stream_shows_its_first_batch_without_using_it_up():
 
 
 def test_an_empty_stream_is_refused():
-    with pytest.raises(tb.InputError, match="at least one batch"):
+    with pytest.raises(tb.InputError, match=r"batches \(x, y\), at least one"):
         tb.Data.from_batches(lambda epoch: [], num=6)
     with pytest.raises(tb.InputError, match="at least 1"):
         tb.Data.from_batches(lambda epoch: [(np.zeros((1, 1)), np.zeros(1))], num=0)

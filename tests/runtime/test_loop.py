@@ -225,15 +225,17 @@ def test_worker_threads_see_the_precision_of_the_caller(key, x64):
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: tb.Run(chains=0), "chains as a whole number"),
-        (lambda: tb.Run(draws=0), "draws as a whole number"),
-        (lambda: tb.Run(thin=0), "thin as a whole number"),
-        (lambda: tb.Run(warmup=-1), "warmup >= 0"),
-        (lambda: tb.Run(temperature=0.0), "temperature > 0"),
-        (lambda: tb.Train(steps=0), "steps as a whole number"),
-        (lambda: tb.Train(steps=1.5), "steps as a whole number"),
-        (lambda: tb.Train(batch_size=0), "batch_size as a whole number"),
-        (lambda: tb.Train(patience=0), "patience as a whole number"),
+        (lambda: tb.Run(chains=0), "chains= as a whole number"),
+        (lambda: tb.Run(draws=0), "draws= as a whole number"),
+        (lambda: tb.Run(thin=0), "thin= as a whole number"),
+        (lambda: tb.Run(warmup=-1), "warmup of at least 0"),
+        (lambda: tb.Run(temperature=0.0), "temperature= as a real number above 0"),
+        (lambda: tb.Train(steps=0), "steps= as a whole number"),
+        (lambda: tb.Train(steps=1.5), "steps= as a whole number"),
+        (lambda: tb.Train(steps=2**31), "steps= as a whole number from 1 to 2,147,483,647"),
+        (lambda: tb.Run(draws=2**30, thin=4), "at most 2,147,483,647 steps a chain"),
+        (lambda: tb.Train(batch_size=0), "batch_size= as a whole number"),
+        (lambda: tb.Train(patience=0), "patience= as a whole number"),
     ],
 )
 def test_bad_durations_are_refused(make, said):

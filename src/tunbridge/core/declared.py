@@ -32,9 +32,12 @@ _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
 
-Count = Annotated[int, "at least 1"]
+Count = Annotated[int, "from 1 to 2,147,483,647"]
 Positive = Annotated[float, "above 0"]
-_BOUNDS: dict[str, Callable[[Any], bool]] = {"at least 1": lambda value: value >= 1, "above 0": lambda value: value > 0}
+_BOUNDS: dict[str, Callable[[Any], bool]] = {
+    get_args(Count)[1]: lambda value: 1 <= value <= MOST,
+    get_args(Positive)[1]: lambda value: value > 0,
+}
 
 
 class Kind(NamedTuple):
@@ -43,6 +46,7 @@ class Kind(NamedTuple):
     words: str
     allows: Callable[[Any], bool]
     way: str = ""
+    lacks: Callable[[Any], str] = lambda _: ""
 
 
 class Checked:
@@ -93,7 +97,7 @@ def _check(called: Callable, kinds: Mapping[str, Kind], args: tuple, kwargs: Map
         kind = kinds.get(name)
         if kind is not None and not kind.allows(value):
             way = kind.way or (f"Write {value.__name__}(...)." if inspect.isclass(value) else f"Change {name}=.")
-            raise InputError(f"{name}= as {kind.words}, for {called.__name__}", shown(value), way)
+            raise InputError(f"{name}= as {kind.words}, for {called.__name__}", shown(value) + kind.lacks(value), way)
 
 
 def shown(value: Any) -> str:
@@ -186,7 +190,11 @@ def _kind(name: str, hint: Any) -> Kind:
         methods = [method for method in vars(hint) if method[0] != "_"]
         some = f"{', '.join(methods[:4])}{', ...' if len(methods) > 4 else ''}"
         words = f"a {hint.__name__.lower()} with the methods {some}"
-        return Kind(words, lambda value: not inspect.isclass(value) and isinstance(value, hint))
+        return Kind(
+            words,
+            lambda value: not inspect.isclass(value) and isinstance(value, hint),
+            lacks=lambda value: f" without {', '.join(name for name in methods if not hasattr(value, name))}",
+        )
     return Kind(_named(hint), lambda value: isinstance(value, hint))
 
 
@@ -209,7 +217,7 @@ def _named(cls: type) -> str:
 def _is_whole(value: Any) -> bool:
     if isinstance(value, np.ndarray | jax.Array):
         return value.shape == () and jnp.issubdtype(value.dtype, jnp.integer)
-    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) <= MOST
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool) and abs(int(value)) < 2**63
 
 
 def is_real(value: Any) -> bool:

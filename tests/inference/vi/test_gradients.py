@@ -167,7 +167,7 @@ def test_estimators_refuse_what_they_cannot_serve():
         tb.FullRank(gradient=tb.gradients.LocalReparameterised())
     with pytest.raises(tb.InputError, match="at least 2"):
         tb.MeanField(gradient=tb.gradients.ScoreFunction())
-    with pytest.raises(tb.InputError, match=r"gradient= as a Gradient, such as \w+\(\)"):
+    with pytest.raises(tb.InputError, match="gradient= as a Gradient, such as"):
         tb.MeanField(gradient="local")
-    with pytest.raises(tb.InputError, match=r"tunbridge\.families"):
+    with pytest.raises(tb.InputError, match="family= as a Family, such as Diagonal"):
         tb.ADVI("full")

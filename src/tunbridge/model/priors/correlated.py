@@ -188,8 +188,9 @@ def _each(given: Any, check: Any) -> tuple[Array, ...]:
 
 
 def _check_factor(given: Any) -> Array:
+    dtype = jax.dtypes.canonicalize_dtype(float)
     traced = isinstance(given, jax.core.Tracer)
-    factor = jnp.asarray(given if traced else as_floats(given, "factor"), jax.dtypes.canonicalize_dtype(float))
+    factor = jnp.asarray(given if traced else as_floats(given, "factor").astype(dtype), dtype)
     if factor.ndim != 2:
         raise InputError("a factor of shape (weights, rank)", f"shape {factor.shape}", "Give a matrix.")
     return factor

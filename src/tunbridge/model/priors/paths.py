@@ -31,6 +31,10 @@ def _entries(entries: Mapping[str, Prior] | Sequence[Part]) -> tuple[Part, ...]:
     return tuple(entries)
 
 
+def _default(given: Prior | None) -> Prior:
+    return Normal(1.0) if given is None else given
+
+
 class ByPath(Delegating):
     """Each array of weights under the prior of the first pattern that matches its path.
 
@@ -48,12 +52,7 @@ class ByPath(Delegating):
     """
 
     entries: Any = eqx.field(converter=_entries)
-    default: Any = eqx.field(default=None, converter=lambda default: Normal(1.0) if default is None else default)
-
-    def __check_init__(self):
-        for name, prior in self.parts().items():
-            if not isinstance(prior, Prior):
-                raise InputError(f"a prior for {name!r}", f"{prior!r}"[:80], "Take one from tb.priors.")
+    default: Any = eqx.field(default=None, converter=_default)
 
     def parts(self) -> dict[str, Any]:
         """The priors by pattern, and the default one."""

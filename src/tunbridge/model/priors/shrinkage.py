@@ -135,10 +135,6 @@ class GroupHorseshoe(Grouped):
     slab: Any = eqx.field(default=None, converter=_slab)
     over: Literal["inputs", "outputs"] = eqx.field(default="inputs", static=True)
 
-    def __check_init__(self):
-        if self.over not in ("inputs", "outputs"):
-            raise InputError('over="inputs" or "outputs"', repr(self.over), "Choose what a group is.")
-
     def factors(self) -> dict[str, Factor]:
         """One scale for all, one a unit, and the slab."""
         return _factors(self.scale, self.over, self.slab)
