@@ -109,5 +109,5 @@ def test_what_a_recipe_lacks_is_named():
         def in_units(self, scale):
             return self
 
-    with pytest.raises(tb.InputError, match=r"Scaled\(\) without sample_noise, log_noise, median_noise"):
+    with pytest.raises(tb.InputError, match=r"Scaled\(\) \(Scaled\) without sample_noise, log_noise, median_noise"):
         tb.Model(tb.networks.MLP((4,)), tb.priors.Normal(1.0), Scaled())

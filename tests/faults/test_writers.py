@@ -60,7 +60,7 @@ def test_a_kill_at_any_moment_leaves_a_whole_version(name, kills, processes, tmp
         process = processes.Process(target=write_on, args=(name, folder, last + 1))
         process.start()
         deadline = time.time() + 60
-        while not any(path.suffix != ".tmp" for path in folder.iterdir()) and time.time() < deadline:
+        while not any(path.name[0] != "." for path in folder.iterdir()) and time.time() < deadline:
             time.sleep(0.005)
         time.sleep(rng.uniform(0.05, 0.3))
         os.kill(process.pid, signal.SIGKILL)

@@ -136,4 +136,6 @@ def weights(sample_weight: Any, x: np.ndarray) -> np.ndarray | None:
     check_consistent_length(found, x)
     if (found < 0).any():
         raise ValueError("Negative values in data passed to `sample_weight`.")
+    if not found.any():
+        raise ValueError("Sample weights must not all be zero.")
     return found
