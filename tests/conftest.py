@@ -5,6 +5,7 @@ them for long), and kept where the command line keeps its own: workers, processe
 share them.
 """
 
+import gc
 import os
 from importlib.metadata import version
 
@@ -25,6 +26,17 @@ matplotlib.use("Agg")
 _QUICKLY = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1"
 jax.config.update("jax_disable_most_optimizations", _QUICKLY)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+
+gc.disable()  # nothing that is imported goes away
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.set_threshold(
+        50_000, 20, 50
+    )  # tracing makes many objects, and JAX has work to do whenever they are looked through
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
