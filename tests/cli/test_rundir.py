@@ -154,3 +154,14 @@ def test_an_interrupt_during_imports_is_one_line(seconds, tmp_path):
     assert process.returncode == 130
     assert error.startswith("\nInterrupted.")
     assert error.count("\n") == 2
+
+
+def test_more_seconds_go_on_with_the_same_run(tmp_path, monkeypatch):
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "report", interrupted)
+        assert _fit(tmp_path)[0] == 130
+    code, _, error = _fit(tmp_path, "--seconds", "0.3")
+    assert code == 0, error

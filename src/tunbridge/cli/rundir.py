@@ -23,8 +23,8 @@ FORMAT = 1
 _RUN, _REPORT, _POSTERIOR, _CHECKPOINT = "run.json", "report.html", "posterior.npz", "checkpoint"
 _RESULTS = (_RUN, _REPORT, _POSTERIOR)
 _MARK, _ASIDE = ".tunbridge.json", ".tunbridge-new-"
-_INDIFFERENT = ("out", "overwrite", "quiet")
-"""Options that do not change what is computed."""
+_INDIFFERENT = ("out", "overwrite", "quiet", "seconds")
+"""Options that do not change what is computed, only how far."""
 
 
 class RunDir:
