@@ -318,3 +318,12 @@ def test_a_posterior_of_64_bits_comes_back_as_such_or_not_at_all(tmp_path):
     assert {leaf.dtype.name for leaf in jax.tree.leaves(back.params)} == {"float64"}
     with pytest.raises(tb.LoadError, match=r"it holds float64 numbers: call jax.config.update"):
         tb.load(tmp_path)
+
+
+def test_weights_that_are_nan_are_refused(tmp_path):
+    spoilt = draws()
+    leaves, structure = jax.tree.flatten(spoilt.params)
+    leaves[0] = leaves[0].at[0].set(jnp.nan)
+    tb.Draws(spoilt.model, spoilt.key, jax.tree.unflatten(structure, leaves)).save(tmp_path)
+    with pytest.raises(tb.LoadError, match=r"posterior\.npz cannot be loaded: its params/.* holds NaN"):
+        tb.load(tmp_path)
