@@ -190,12 +190,14 @@ def _kind(name: str, hint: Any) -> Kind:
         methods = [method for method in vars(hint) if method[0] != "_"]
         some = f"{', '.join(methods[:4])}{', ...' if len(methods) > 4 else ''}"
         words = f"a {hint.__name__.lower()} with the methods {some}"
-        return Kind(
-            words,
-            lambda value: not inspect.isclass(value) and isinstance(value, hint),
-            lacks=lambda value: f" without {', '.join(name for name in methods if not hasattr(value, name))}",
-        )
+        kind = Kind(words, lambda value: not inspect.isclass(value) and isinstance(value, hint))
+        return kind._replace(lacks=lambda value: _without(value, methods))
     return Kind(_named(hint), lambda value: isinstance(value, hint))
+
+
+def _without(value: Any, methods: list[str]) -> str:
+    missing = [name for name in methods if not hasattr(value, name)]
+    return f" without {', '.join(missing)}" if missing else ""
 
 
 def _within(bound: str, value: Any) -> bool:
