@@ -5,8 +5,10 @@ likelihoods and priors: by MAP in turns, and by every method, in a tiny profile,
 """
 
 import contextlib
+import datetime
 import itertools
 import operator
+import os
 import pickle
 
 import equinox as eqx
@@ -207,11 +209,18 @@ def _pairs(others, fits):
     return [pytest.param(name, other, marks=pytest.mark.slow) for name in TINY for other in others if fits(name, other)]
 
 
+def _this_week(pairs):
+    """A quarter of the pairs, another one each week; all where TUNBRIDGE_PAIRS is "all"."""
+    if os.environ.get("TUNBRIDGE_PAIRS") == "all":
+        return pairs
+    return pairs[datetime.date.today().isocalendar().week % 4 :: 4]
+
+
 def _takes(name, likelihood):
     return name not in NORMAL or isinstance(LIKELIHOODS[likelihood][0], NORMAL[name])
 
 
-@pytest.mark.parametrize(("method", "likelihood"), _pairs(LIKELIHOODS, _takes))
+@pytest.mark.parametrize(("method", "likelihood"), _this_week(_pairs(LIKELIHOODS, _takes)))
 def test_every_method_takes_every_likelihood(method, likelihood, tmp_path, key):
     made, data = LIKELIHOODS[likelihood]
     model = tb.Model(tb.networks.MLP((4,)), tb.priors.Normal(1.0), made)
@@ -242,17 +251,16 @@ def test_a_prior_that_a_method_is_not_for_is_refused(method, prior):
         TINY[method].fit(_with_prior(prior), PAIR, key=jax.random.key(5))
 
 
-@pytest.mark.parametrize(("method", "prior"), _pairs(zoo.PRIORS, lambda *case: not _refused(*case))[::2])
+@pytest.mark.parametrize(("method", "prior"), _this_week(_pairs(zoo.PRIORS, lambda *case: not _refused(*case))))
 def test_noise_and_scales_of_every_prior_are_treated_as_those_of_the_line(method, prior):
-    """Every second pair of a method and a prior: each method with half of the priors, each prior with half of them."""
     model = _with_prior(prior)
     posterior = TINY[method].fit(model, PAIR, key=jax.random.key(5), progress=False)
     CHECKS[TREATMENT[method]](posterior, model, PAIR)
     if TREATMENT[method] == "held":
         assert (prior in CLOSED) == (type(posterior.model.prior) is not type(model.prior))
     if TREATMENT[method] == "laplace":
-        unknown = bool(_medians(model.prior.marginal(), PAIR))
-        assert (bool(draws(posterior).scales) and prior not in CLOSED) == unknown
+        wanted, found = _medians(model.prior.marginal(), PAIR), draws(posterior).scales
+        assert jax.tree.structure(found) == jax.tree.structure(wanted)
 
 
 @pytest.mark.slow
