@@ -87,6 +87,7 @@ def test_a_column_with_a_bad_cell_can_be_ignored(tmp_path):
     assert code == 0, error
 
 
+@pytest.mark.slow
 def test_columns_of_any_name_stand_beside_the_reports_own(tmp_path):
     """A table whose columns are called as the report and the predictions call their own."""
     rng = np.random.default_rng(0)

@@ -14,6 +14,7 @@ from cli.commands import call, penguins
 from tunbridge.cli.study import Rows
 from tunbridge.core import files
 
+_SLOW = pytest.mark.slow
 QUICK = ("-m", "map", "--hidden", "4", "--seconds", "0.1", "-q")
 
 
@@ -39,7 +40,14 @@ def test_a_users_own_folder_is_neither_used_nor_removed(command, tmp_path):
     assert _names(tmp_path / "proj") == ["checkpoint"]
 
 
-@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyboardInterrupt(), ZeroDivisionError()])
+@pytest.mark.parametrize(
+    "fault",
+    [
+        OSError(28, "No space left on device"),
+        pytest.param(KeyboardInterrupt(), marks=_SLOW),
+        pytest.param(ZeroDivisionError(), marks=_SLOW),
+    ],
+)
 def test_a_fault_at_the_report_loses_no_steps_and_the_same_command_goes_on(fault, tmp_path, monkeypatch):
     def fails(*arguments):
         raise fault
@@ -54,7 +62,7 @@ def test_a_fault_at_the_report_loses_no_steps_and_the_same_command_goes_on(fault
     assert _names(tmp_path / "run") == ["posterior.npz", "report.html", "run.json"]
 
 
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", [pytest.param(n, marks=() if n == 4 else _SLOW) for n in range(6)])
 def test_a_kill_while_results_take_their_places_is_mended_by_the_same_command(number, tmp_path, monkeypatch):
     """Without --overwrite: what was written belongs to the run that was killed."""
     real, calls = os.replace, []
@@ -93,6 +101,7 @@ def test_a_run_of_another_command_is_kept_unless_it_may_be_dropped(tmp_path, mon
     assert json.loads((tmp_path / "run" / "run.json").read_text())["seed"] == 1
 
 
+@_SLOW
 def test_results_that_an_interrupted_run_was_to_replace_stay_protected(tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt
@@ -141,7 +150,7 @@ runpy.run_module("tunbridge", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize("seconds", [0.3, 0.9, pytest.param(2.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seconds", [0.3, pytest.param(0.9, marks=_SLOW), pytest.param(2.0, marks=_SLOW)])
 def test_an_interrupt_during_imports_is_one_line(seconds, tmp_path):
     """A real process and a real signal, before anything is fitted."""
     data = penguins(tmp_path / "data.csv")
@@ -156,6 +165,7 @@ def test_an_interrupt_during_imports_is_one_line(seconds, tmp_path):
     assert error.count("\n") == 2
 
 
+@_SLOW
 def test_more_seconds_go_on_with_the_same_run(tmp_path, monkeypatch):
     def interrupted(*arguments):
         raise KeyboardInterrupt

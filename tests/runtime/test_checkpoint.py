@@ -29,7 +29,8 @@ def _start(*arguments):
     return subprocess.Popen([sys.executable, str(HERE / "killed.py"), *map(str, arguments)], env=environment)
 
 
-@pytest.mark.parametrize("times", [1, pytest.param(12, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, 12])
 def test_a_process_killed_several_times_ends_with_the_uninterrupted_result(times, tmp_path):
     """kill -9 at random moments after it has saved something new; a sampler's draws and an ensemble of MAPs."""
     rng, steps, kills = random.Random(4), [0], 0
