@@ -29,8 +29,8 @@ whose posterior is known by quadrature. That fit must keep its promise, survive 
 treat unknowns as agreed; in turns, methods must resume an interrupted run to the bit or compile nothing for a table of
 another length. Likelihoods, priors and networks meet in turns too. Answers of PyTorch are on file
 (`tests/model/torch_recorded.npz`), and compared with PyTorch itself where it is installed. `make test-all`
-adds a quarter of the pairs of a method and a likelihood or a prior (another one each week), all promises with three keys, and the long
-statistical tests.
+adds a quarter of the pairs of a method and a likelihood or a prior (another one each week), all promises with three
+keys, and the long statistical tests.
 
 Compiling is most of what tests cost, so programs are compiled without optimisation, unless a test is marked
 `optimised`, and kept in the user's cache folder under the version of JAX and the kind of processor.
