@@ -245,10 +245,14 @@ def counted(classes: int | None, y: Array) -> int:
     return classes if classes is not None else max(int(np.max(np.asarray(y))) + 1, 2)
 
 
+_MOST_CLASSES = 2**20
+
+
 def check_classes(classes: int | None) -> None:
-    """InputError unless there are at least 2, or None is said."""
-    if classes is not None and classes < 2:
-        raise InputError("at least 2 classes", f"{classes}", "Leave classes=None to count the labels.")
+    """InputError unless there are at least 2, and not more than memory is spent on unasked; None counts the labels."""
+    if classes is not None and not 2 <= classes <= _MOST_CLASSES:
+        expected = f"at least 2 classes, and at most {_MOST_CLASSES:,}"
+        raise InputError(expected, f"{classes}", "Leave classes=None to count the labels.")
 
 
 def check_width(spec: PyTree, name: str, width: int) -> None:
