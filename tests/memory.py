@@ -1,12 +1,9 @@
 """What a worker of the tests may hold."""
 
-import contextlib
-import ctypes
-import gc
 import os
 from pathlib import Path
 
-import jax
+from tunbridge.runtime import programs
 
 MOST_BYTES = 1.6e9
 
@@ -20,7 +17,4 @@ def held_bytes():
 def bound_memory(most=MOST_BYTES):
     """A worker forgets compiled programs when it holds more than its share; the folder keeps them."""
     if held_bytes() > most:
-        jax.clear_caches()
-        gc.collect()
-        with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed
-            ctypes.CDLL(None).malloc_trim(0)
+        programs.forget()

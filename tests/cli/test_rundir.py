@@ -23,6 +23,17 @@ def _fit(tmp_path, *options):
     return call("fit", data, "-t", "species", "--out", tmp_path / "run", *QUICK, *options)
 
 
+def _interrupt(tmp_path, monkeypatch, *options):
+    """A fit that is interrupted when all of its steps are done and nothing is written."""
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Rows, "report", interrupted)
+        assert _fit(tmp_path, *options)[0] == 130
+
+
 def _names(folder):
     return sorted(path.name for path in folder.iterdir())
 
@@ -85,12 +96,7 @@ def test_a_kill_while_results_take_their_places_is_mended_by_the_same_command(nu
 
 
 def test_a_run_of_another_command_is_kept_unless_it_may_be_dropped(tmp_path, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Rows, "report", interrupted)
-        assert _fit(tmp_path)[0] == 130
+    _interrupt(tmp_path, monkeypatch)
     kept = (tmp_path / "run" / "checkpoint" / ".tunbridge.json").read_text()
     code, _, error = _fit(tmp_path, "--seed", "1")
     assert code == 2
@@ -103,13 +109,8 @@ def test_a_run_of_another_command_is_kept_unless_it_may_be_dropped(tmp_path, mon
 
 @_SLOW
 def test_results_that_an_interrupted_run_was_to_replace_stay_protected(tmp_path, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
     assert _fit(tmp_path)[0] == 0
-    with monkeypatch.context() as patch:
-        patch.setattr(Rows, "report", interrupted)
-        assert _fit(tmp_path, "--overwrite")[0] == 130
+    _interrupt(tmp_path, monkeypatch, "--overwrite")
     assert _fit(tmp_path)[0] == 2
     assert tb.load(tmp_path / "run") is not None
     assert _fit(tmp_path, "--overwrite")[0] == 0
@@ -167,11 +168,6 @@ def test_an_interrupt_during_imports_is_one_line(seconds, tmp_path):
 
 @_SLOW
 def test_more_seconds_go_on_with_the_same_run(tmp_path, monkeypatch):
-    def interrupted(*arguments):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Rows, "report", interrupted)
-        assert _fit(tmp_path)[0] == 130
+    _interrupt(tmp_path, monkeypatch)
     code, _, error = _fit(tmp_path, "--seconds", "0.3")
     assert code == 0, error

@@ -68,12 +68,17 @@ def bound() -> None:
     A process that fits for ever, to tables of ever new shapes, would otherwise end when it can have no more.
     """
     if _num_maps() > _MOST_MAPS:
-        import jax
+        forget()
 
-        jax.clear_caches()
-        gc.collect()
-        with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed
-            ctypes.CDLL(None).malloc_trim(0)
+
+def forget() -> None:
+    """Forget all compiled programs, and hand their memory back to the system."""
+    import jax
+
+    jax.clear_caches()
+    gc.collect()
+    with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def _num_maps() -> int:
