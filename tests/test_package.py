@@ -27,6 +27,7 @@ def test_importing_tunbridge_imports_nothing_heavy():
     assert done.stdout.strip() == "[]", done.stderr
 
 
+@pytest.mark.slow
 def test_fitting_and_predicting_need_neither_plots_nor_scikit_learn():
     done = _run(
         "import sys, jax, tunbridge as tb\n"

@@ -13,6 +13,7 @@ LINE = tb.networks.MLP(())
 NOISE = tb.likelihoods.Gaussian(0.5)
 
 
+@pytest.mark.slow
 def test_the_prior_predictive_is_that_of_a_line(key):
     """f = w x + b with unit scales at x = 2 has the variance 5; quantiles from 4,000 draws within 5 %."""
     data = tb.Data(np.full((30, 1), 2.0), np.zeros(30))
@@ -25,6 +26,7 @@ def test_the_prior_predictive_is_that_of_a_line(key):
     assert "hardly expects" in str(found)  # all y are equal, which noise of 0.5 forbids
 
 
+@pytest.mark.slow
 def test_a_wide_prior_is_said_to_be_sure_before_any_data(key):
     data = labelled(30)
     tame, wild = (

@@ -34,6 +34,7 @@ def test_figures_are_in_the_units_of_the_data(key):
         assert b["90 % coverage"] == a["90 % coverage"]
 
 
+@pytest.mark.slow
 def test_known_noise_is_in_the_units_of_the_data(key):
     table = tb.compare(
         _model(tb.likelihoods.Gaussian(300.0)), *_split(1000.0), {"map": QUICK["map"]}, baselines=False, key=key

@@ -29,6 +29,7 @@ def test_the_nearest_and_the_narrow_are_named(gap):
     assert "Less than half as wide in the gap as the reference: map" in str(gap)
 
 
+@pytest.mark.slow
 def test_the_picture_has_a_panel_for_each_method(gap):
     figure = gap.figure()
     shown = [axes for axes in figure.axes if axes.get_visible()]

@@ -93,6 +93,7 @@ def test_the_prior_is_the_worst_and_overconfidence_shows(tmp_path):
     assert curve["y"][-1] < curve["x"][-1] - 0.4
 
 
+@pytest.mark.slow
 def test_there_is_nothing_to_peek_at(tmp_path):
     """The labels held out are not in memory that a method can walk to: they are loaded after it has learnt."""
     rows = _table(tmp_path / "r.sqlite", {"peeking": Peeking()}, [line(splits=1)])

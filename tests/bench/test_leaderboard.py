@@ -197,6 +197,7 @@ def _held(rng, draw, ratio, truth, num):
     return corrected, naive
 
 
+@pytest.mark.slow
 def test_the_corrected_interval_is_exact_for_splits_correlated_as_its_authors_assume():
     """Two values have the correlation n_test / n. False alarms: 1 in 10,000."""
     ratio, num = 1 / 9, 2000

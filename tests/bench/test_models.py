@@ -66,6 +66,7 @@ def test_evidences_of_nested_lines_are_their_closed_forms_and_rank_them(ranking,
     assert {row["model"]: row["weights"] for row in ranking.rows} == {"one": 2, "two": 3, "three": 4}
 
 
+@pytest.mark.slow
 def test_probabilities_are_ratios_of_evidences(ranking):
     probability = np.array([row["probability"] for row in ranking.rows])
     value = np.array([row["log evidence"] for row in ranking.rows])

@@ -57,6 +57,7 @@ def test_it_is_the_process_of_scikit_learn(rows, exact):
     assert exact.log_evidence == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-7)
 
 
+@pytest.mark.slow
 def test_inducing_points_at_every_row_are_the_exact_process(rows, exact):
     x, y, test = rows
     sparse = SparseProcess(kernel(), NOISE, tune=False, inducing=40).fit(x, y, key=jax.random.key(0))
@@ -73,7 +74,8 @@ def test_few_inducing_points_bound_the_evidence_from_below(rows, exact):
     assert few.log_evidence < exact.log_evidence
 
 
-@pytest.mark.parametrize("method", [ExactProcess, pytest.param(SparseProcess, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("method", [ExactProcess, SparseProcess])
 def test_tuning_finds_a_larger_evidence_where_its_slope_vanishes(method, rows):
     x, y, _ = rows
     found = method(kernel(3.0, 0.3), 1.0, restarts=1).fit(x, y, key=jax.random.key(0))

@@ -126,6 +126,7 @@ def _classes(confidence, num=300):
     return of_classes(log_probs, np.zeros((num, 1))), truth
 
 
+@pytest.mark.slow
 def test_a_calibration_error_that_chance_explains_is_no_warning():
     for confidence, warned in ((0.7, False), (0.97, True)):
         predictive, truth = _classes(confidence)

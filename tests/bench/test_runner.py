@@ -58,6 +58,7 @@ def test_what_is_there_is_not_done_again(tmp_path, monkeypatch):
     assert [row for row in second if row["split"] == 0] == first
 
 
+@pytest.mark.slow
 def test_the_same_key_gives_the_same_figures_in_any_order_and_number_of_processes(tmp_path):
     method = {"map": tb.MAP()}
     tasks = (line(), line("other", splits=1))

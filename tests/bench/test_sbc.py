@@ -41,6 +41,7 @@ def line(key, **broken):
     return tb.bench.sbc(Line(**broken), model, X, key=key, simulations=SIMULATIONS, progress=False)
 
 
+@pytest.mark.slow
 def test_exact_draws_pass_and_all_quantities_are_ranked(key):
     found = line(key)
     assert found.passes, str(found)

@@ -10,7 +10,7 @@ from tunbridge.bench import shifts, suites
 HAS_UCI = os.path.isdir(os.path.join(os.environ.get("TUNBRIDGE_DATA", ""), "uci"))
 
 
-@pytest.mark.parametrize("suite", quick(("toy", "small", "reference"), ("small", "reference")))
+@pytest.mark.parametrize("suite", quick(("toy", "small", "reference"), ("small",)))
 def test_parts_of_a_split_share_no_rows_and_come_again_the_same(suite):
     for task in suites.tasks(suite):
         train, held = task.train(0), task.held(0)
@@ -24,6 +24,7 @@ def test_parts_of_a_split_share_no_rows_and_come_again_the_same(suite):
             assert not np.array_equal(task.train(1).y, train.y)
 
 
+@pytest.mark.slow
 def test_probes_lie_where_they_should():
     gap = next(task for task in suites.tasks("toy") if task.name == "gap")
     x, between = gap.train(0).x[:, 0], gap.held(0).between[:, 0]

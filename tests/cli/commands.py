@@ -1,6 +1,7 @@
 """How tests call the command line, and a table for it."""
 
 import io
+import subprocess
 import sys
 from contextlib import redirect_stderr, redirect_stdout
 
@@ -10,6 +11,22 @@ import pytest
 
 from tunbridge.cli import main
 from tunbridge.datasets import table as tables
+
+_HEARS = """
+import runpy, signal
+import tunbridge
+signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+print("ready", flush=True)
+runpy.run_module("tunbridge", run_name="__main__", alter_sys=True)
+"""
+
+
+def started(*arguments):
+    """A process of the command line that hears interrupts, ready to be interrupted."""
+    words = [sys.executable, "-c", _HEARS, *map(str, arguments)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
 
 
 def call(*arguments):

@@ -60,6 +60,7 @@ def test_results_are_not_written_over(tmp_path):
     assert "add --resume" in error
 
 
+@pytest.mark.slow
 def test_suites_and_their_tasks_are_listed():
     code, said, _ = call("bench", "--list")
     assert code == 0

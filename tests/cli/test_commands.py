@@ -5,8 +5,6 @@ import json
 import re
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import numpy as np
@@ -14,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import tunbridge as tb
-from cli.commands import call, penguins
+from cli.commands import call, penguins, started
 from tunbridge.cli import listing, options
 from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
@@ -292,51 +290,30 @@ def test_what_nobody_foresaw_is_a_sentence_too(monkeypatch, tmp_path):
         call("fit", data, "-t", "species", "--out", tmp_path / "run")
 
 
-HEARS = """
-import runpy, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
-runpy.run_module("tunbridge", run_name="__main__", alter_sys=True)
-"""
-
-
 @pytest.mark.slow
 def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
     """A real process and a real signal; the result is that of a run that nobody interrupted, to the bit."""
     data = penguins(tmp_path / "data.csv")
-    common = [
-        sys.executable,
-        "-m",
-        "tunbridge",
-        "fit",
-        str(data),
-        "-t",
-        "species",
-        "-m",
-        "map",
-        "--hidden",
-        "300,300",
-        "-q",
-    ]
+    common = ["fit", data, "-t", "species", "-m", "map", "--hidden", "300,300", "-q"]
     run = tmp_path / "run"
-    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    started = subprocess.Popen([sys.executable, "-c", HEARS, *common[3:], "--out", str(run)], **piped)
+    process = started(*common, "--out", run)
     deadline = time.time() + 60
     while not list(run.glob("checkpoint/*/*/state.npz")) and time.time() < deadline:
         time.sleep(0.02)
-    started.send_signal(signal.SIGINT)
-    said, error = started.communicate(timeout=60)
-    assert started.returncode == 130, error
+    process.send_signal(signal.SIGINT)
+    said, error = process.communicate(timeout=60)
+    assert process.returncode == 130, error
     assert (
         error == f"\nInterrupted. {run / 'checkpoint'} holds what was reached; the same command goes on from there.\n"
     )
     assert said == ""
-    code, _, another = call(*common[3:], "--out", run, "--seed", 1)
+    code, _, another = call(*common, "--out", run, "--seed", 1)
     assert code == 2
     assert '"seed": 0' in another
     assert "--overwrite to drop it" in another
     assert [path.name for path in run.iterdir()] == ["checkpoint"]
     for out in (run, tmp_path / "whole"):
-        assert call(*common[3:], "--out", out)[0] == 0
+        assert call(*common, "--out", out)[0] == 0
     one, two = (tb.load(out).predict([[40.0, 0, 1, 0, 1, 3000.0, 4.0]]).probs for out in (run, tmp_path / "whole"))
     assert (one == two).all()
     assert not (run / "checkpoint").exists()

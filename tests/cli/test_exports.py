@@ -32,6 +32,7 @@ def fitted(tmp_path_factory):
     return folder, said
 
 
+@pytest.mark.slow
 def test_a_german_export_is_read_as_its_author_meant_it(fitted):
     folder, said = fitted
     assert "Windows-1252" in said

@@ -127,7 +127,7 @@ def sound_frames(draw):
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(frame=sound_frames())
 def test_sound_tables_get_a_posterior_and_a_report(frame):
     with pytest.MonkeyPatch.context() as patch:

@@ -39,6 +39,7 @@ def test_a_reference_of_a_table_is_made_listed_and_shown(rows, tmp_path):
     assert "means apart" in said
 
 
+@pytest.mark.slow
 def test_runs_that_disagree_are_refused_with_the_numbers_of_the_checks(rows, tmp_path):
     out = tmp_path / "mine.npz"
     code, _, error = call("reference", "make", rows, "-t", "y", "--out", out, "--draws", "20", *SHORT)

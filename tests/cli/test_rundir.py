@@ -3,14 +3,12 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
 
 import tunbridge as tb
-from cli.commands import call, penguins
+from cli.commands import call, penguins, started
 from tunbridge.cli.study import Rows
 from tunbridge.core import files
 
@@ -73,7 +71,8 @@ def test_a_fault_at_the_report_loses_no_steps_and_the_same_command_goes_on(fault
     assert _names(tmp_path / "run") == ["posterior.npz", "report.html", "run.json"]
 
 
-@pytest.mark.parametrize("number", [pytest.param(n, marks=() if n == 4 else _SLOW) for n in range(6)])
+@_SLOW
+@pytest.mark.parametrize("number", range(6))
 def test_a_kill_while_results_take_their_places_is_mended_by_the_same_command(number, tmp_path, monkeypatch):
     """Without --overwrite: what was written belongs to the run that was killed."""
     real, calls = os.replace, []
@@ -95,6 +94,7 @@ def test_a_kill_while_results_take_their_places_is_mended_by_the_same_command(nu
     assert _names(tmp_path / "run") == ["posterior.npz", "report.html", "run.json"]
 
 
+@pytest.mark.slow
 def test_a_run_of_another_command_is_kept_unless_it_may_be_dropped(tmp_path, monkeypatch):
     _interrupt(tmp_path, monkeypatch)
     kept = (tmp_path / "run" / "checkpoint" / ".tunbridge.json").read_text()
@@ -143,21 +143,11 @@ def test_a_benchmark_replaces_no_file_that_it_did_not_write(tmp_path):
     assert _names(tmp_path) == ["table.csv"]
 
 
-HEARS = """
-import runpy, signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
-print("ready", flush=True)
-runpy.run_module("tunbridge", run_name="__main__", alter_sys=True)
-"""
-
-
 @pytest.mark.parametrize("seconds", [0.3, pytest.param(0.9, marks=_SLOW), pytest.param(2.0, marks=_SLOW)])
 def test_an_interrupt_during_imports_is_one_line(seconds, tmp_path):
-    """A real process and a real signal, before anything is fitted."""
+    """A real process and a real signal, before anything is fitted: JAX takes some seconds to be imported."""
     data = penguins(tmp_path / "data.csv")
-    words = [sys.executable, "-c", HEARS, "fit", str(data), "-t", "species", "--out", str(tmp_path / "run"), "-q"]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout.readline() == "ready\n"
+    process = started("fit", data, "-t", "species", "--out", tmp_path / "run", "-q")
     time.sleep(seconds)
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)

@@ -133,8 +133,8 @@ def test_predictions_have_the_shapes_of_semantics(posterior, name, key):
 
 
 def _in_turns(first):
-    """Every second method in the fast tests, from `first` on; all in the slow ones."""
-    return pytest.mark.parametrize("name", quick(TINY, list(TINY)[first::2]), indirect=True, scope="module")
+    """Every fourth method in the fast tests, from `first` on; all in the slow ones."""
+    return pytest.mark.parametrize("name", quick(TINY, list(TINY)[first::4]), indirect=True, scope="module")
 
 
 @_in_turns(0)
@@ -187,13 +187,18 @@ NETWORKS = (
     tb.networks.MLP((4,), activation="relu"),
     tb.networks.Cast(tb.networks.MLP((4,))),
 )
+WEEK = datetime.date.today().isocalendar().week
 TURNS = [
     pytest.param(
-        likelihood, prior, NETWORKS[turn % len(NETWORKS)], marks=() if turn < len(LIKELIHOODS) else pytest.mark.slow
+        likelihood,
+        prior,
+        NETWORKS[turn % len(NETWORKS)],
+        marks=() if turn < len(LIKELIHOODS) and turn % 3 == WEEK % 3 else pytest.mark.slow,
     )
     for turn, (likelihood, prior) in enumerate(zip(itertools.cycle(LIKELIHOODS), zoo.FREE, strict=False))
 ]
-"""Likelihoods, priors and networks in turns: in the fast tests each likelihood and each network, in all each prior."""
+"""Likelihoods, priors and networks in turns: in the fast tests a third of the likelihoods, another one each week, with
+every network; in all tests each prior."""
 
 
 @pytest.mark.parametrize(("likelihood", "prior", "network"), TURNS)
@@ -213,7 +218,7 @@ def _this_week(pairs):
     """A quarter of the pairs, another one each week; all where TUNBRIDGE_PAIRS is "all"."""
     if os.environ.get("TUNBRIDGE_PAIRS") == "all":
         return pairs
-    return pairs[datetime.date.today().isocalendar().week % 4 :: 4]
+    return pairs[WEEK % 4 :: 4]
 
 
 def _takes(name, likelihood):

@@ -155,6 +155,7 @@ def test_a_dataloader_of_torch_is_a_stream(key):
         tb.MAP().fit(model(), rows, key=key)
 
 
+@pytest.mark.slow
 def test_doors_take_the_same_data(key):
     equinox = pytest.importorskip("equinox")
     module = equinox.nn.MLP(3, 1, 4, 1, key=key)

@@ -24,6 +24,7 @@ def by_automatic_differentiation(x, s, scale, power):
     return np.sqrt(rows.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("x64")
 def test_it_is_the_definition_in_blocks_of_any_size(monkeypatch):
     rng = np.random.default_rng(0)

@@ -28,12 +28,18 @@ FITTED = {
         "estimators.regressor",
         "inference.linear.neurallinear",
         "inference.linear.vbll",
+        "inference.sgmcmc.gig",
+        "inference.sgmcmc.moves",
         "inference.vi.advi",
+        "model.likelihoods.multitask",
+        "model.networks.equinox",
         "model.networks.lenet",
+        "model.networks.recurrent",
         "model.networks.resnet",
+        "model.networks.vgg",
     )
 }
-"""Modules whose examples take seconds."""
+"""Modules whose examples take more than a second."""
 CELL = re.compile(r"```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)```", re.S)
 FAMILIES = sorted((ROOT / "docs" / "families").glob("*.md"))
 

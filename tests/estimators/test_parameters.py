@@ -77,6 +77,7 @@ def test_wrong_parameters_are_refused_with_those_that_there_are(params, said):
     assert regressor.method == "laplace"
 
 
+@pytest.mark.slow
 def test_hidden_units_are_a_network():
     for network in ((4,), [4], (np.int64(4),)):
         regressor = tb.BayesianRegressor(LeastSquares() if not network else "map", network, max_seconds=0.1)

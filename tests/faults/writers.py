@@ -1,4 +1,8 @@
-"""Everything in the package that writes a file: how it writes version n, and how what is there is read back."""
+"""Everything in the package that writes a file: how it writes version n, and how what is there is read back.
+
+Processes are forked from one that has imported this file, so it imports nothing that starts JAX's threads, which a
+fork leaves behind: `tunbridge.bench` imports BlackJAX, which computes while it is imported.
+"""
 
 import dataclasses
 import hashlib
@@ -11,8 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from bench_rows import rows
-from tunbridge.bench.store import Store
-from tunbridge.cli import benching
 from tunbridge.cli.rundir import RunDir
 from tunbridge.core import archive, files
 from tunbridge.datasets import table as tables
@@ -83,6 +85,8 @@ def _saved(folder):
 
 
 def _add(folder, n):
+    from tunbridge.bench.store import Store
+
     with Store(folder / "results.sqlite", {"tune": True}) as store:
         for row in rows(splits=1):
             store.add(row | {"key": n})
@@ -91,6 +95,8 @@ def _add(folder, n):
 def _added(folder):
     if not (folder / "results.sqlite").exists():
         return None
+    from tunbridge.bench.store import Store
+
     with Store(folder / "results.sqlite", {"tune": True}) as store:
         return max((row["key"] for row in store.rows()), default=None)
 
@@ -134,6 +140,8 @@ def _finished(folder):
 
 
 def _bench(folder, n):
+    from tunbridge.cli import benching
+
     benching.write([row | {"split": n} for row in rows(tasks=("wine",), splits=1)], "small", folder)
 
 
@@ -162,9 +170,10 @@ WRITERS = {
 """By the file of the package that writes."""
 
 
-def write_on(name, folder, first):
-    """Write version after version, for as long as one lives; runs in a process that is killed."""
+def write_on(name, folder, first, written):
+    """Write version after version, and say which are whole; runs in a process that is killed."""
     n = first
     while True:
         WRITERS[name].write(folder, n)
+        written.value = n
         n += 1

@@ -36,6 +36,7 @@ def test_masked_weights_are_masked_units_to_the_bit(key):
     np.testing.assert_array_equal(by_weights, z)
 
 
+@pytest.mark.slow
 def test_a_convolution_drops_whole_channels_to_the_bit(key):
     network = tb.networks.from_equinox(module := Convolutional(key))
     data = tb.Data(np.random.default_rng(0).normal(size=(4, 2, 6, 6)), np.arange(4))
@@ -139,6 +140,7 @@ def test_tau_and_weight_decay_are_two_names_of_one_thing(key, x64):
         np.testing.assert_allclose(a, rows.num * tau * b, rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_prior_with_a_corner_at_zero_has_a_finite_expectation_and_gradient(x64):
     """(1 - p) log p(M) + p log p(0) of a group lasso, whose gradient at 0 is not defined."""
     prior = tb.priors.LogDensity(lambda w: -sum(jnp.linalg.norm(leaf) for leaf in jax.tree.leaves(w)))
@@ -177,6 +179,7 @@ def test_rate_nought_is_map_to_rounding(key):
     assert float(none.predict(data.x).epistemic.max()) < 1e-12
 
 
+@pytest.mark.slow
 def test_relaxed_masks_keep_as_many_units_and_have_a_derivative():
     """Mean over 40,000 units within 5 standard errors: a false alarm in a million."""
     like, layout = {"w": jnp.ones((40_000, 1))}, {"w": tb.networks.Leaf("weight", (0,), (1,))}

@@ -92,6 +92,7 @@ def test_leapfrog_keeps_volume_and_euler_blows_it_up():
     assert float(end(euler)) > 1.1
 
 
+@pytest.mark.slow
 def test_the_energy_error_of_leapfrog_falls_with_the_square_of_the_step():
     steps = 2.0 ** -np.arange(3, 8)
     errors = [

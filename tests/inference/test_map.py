@@ -205,6 +205,7 @@ def test_heteroscedastic_noise_is_recovered(key):
     np.testing.assert_allclose(found, truth, rtol=0.15)  # 0.08 at most for three keys
 
 
+@pytest.mark.slow
 def test_patience_ends_a_run_that_no_longer_improves(key):
     method = tb.MAP(train=tb.Train(200_000, patience=200))
     posterior = method.fit(model((3,), labelled_likelihood()), labelled(), key=key)

@@ -162,6 +162,7 @@ def test_a_run_stopped_in_warm_up_has_nothing_to_show_and_one_stopped_later_says
     assert 1 <= posterior.shape[1] <= 10
 
 
+@pytest.mark.slow
 def test_what_was_kept_before_an_interrupt_is_read_without_a_step_more(tmp_path):
     def interrupt(event):
         if event.step >= 28:

@@ -108,7 +108,8 @@ def test_ordered_classes_are_numpyros_and_far_outputs_stay_finite(x64):
     assert np.isfinite(Ordinal(cutpoints=cuts).log_probs(jnp.array([[-900.0], [900.0]]))).all()
 
 
-@pytest.mark.parametrize("classes", [2, *(pytest.param(num, marks=pytest.mark.slow) for num in (3, 7))])
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3, 7])
 def test_the_default_cutpoints_give_equal_classes_at_their_medians(classes, x64, key):
     likelihood = Ordinal(classes)
     probs = jnp.exp(likelihood.log_probs(jnp.zeros((1, 1)), likelihood.median_noise()))
@@ -223,6 +224,7 @@ def test_bad_parts_are_refused(make, said):
         make()
 
 
+@pytest.mark.slow
 def test_rates_are_proportional_to_the_exposure_and_it_must_be_positive(key):
     network = tb.networks.Offset(tb.networks.MLP((3,)), 0)
     made = tb.Model(network, tb.priors.Normal(1.0), Poisson())

@@ -73,6 +73,7 @@ def test_what_no_kernel_takes_is_refused(network, shape, said):
         jax.eval_shape(network.apply, weights, jnp.zeros(shape))
 
 
+@pytest.mark.slow
 def test_curvature_by_layers_is_refused(key):
     model = tb.Model(FUSED, tb.priors.Normal(1.0), tb.likelihoods.Categorical(3))
     rows = tb.Data(np.zeros((3, 16, 16, 3), np.float32), np.arange(3))

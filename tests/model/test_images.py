@@ -143,6 +143,7 @@ def test_resnet_does_not_depend_on_the_norms_of_its_filters(resnet):
     assert not np.allclose(apply(linear, IMAGES), apply(weights, IMAGES), rtol=0.1)
 
 
+@pytest.mark.slow
 def test_low_precision_computes_the_same_and_keeps_gradients_single(resnet):
     weights, apply = resnet
     cast = tb.networks.Cast(RESNET)
@@ -230,6 +231,7 @@ def test_lstm_is_a_loop_over_its_equations():
     np.testing.assert_allclose(lstm(jax.tree.map(jnp.asarray, weights), jnp.asarray(x)), h, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_cnnlstm_reads_windows_pools_and_takes_the_last_state(key):
     network = tb.networks.CNNLSTM(7, 3, 4, window=2, pool=2, cells=5, outputs=2)
     x = np.array([[0, 3, 6, 1, 1], [2, 2, 5, 4, 0]])

@@ -29,6 +29,7 @@ def test_every_activation_runs(activation, key):
     assert jnp.isfinite(network.apply(jax.jit(network.init)(key, x), x)).all()
 
 
+@pytest.mark.slow
 def test_fan_in_follows_the_axes_and_not_the_shape(key):
     x = jnp.zeros((2, 7))
     mlp = tb.networks.MLP((3,), outputs=1)
@@ -88,6 +89,7 @@ def test_equinox_weights_are_redrawn_with_a_new_key_and_kept_on_request(key):
     np.testing.assert_allclose(network.apply(network.weights, x), jax.vmap(module)(x), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_the_same_weights_give_the_same_log_density_through_every_adapter(key, x64):
     x = jax.random.normal(key, (9, 4))
     data = tb.Data(x, jnp.sin(x[:, 0]))

@@ -128,6 +128,7 @@ def test_variances_are_finite_at_zero_where_they_have_their_limit(name):
     assert np.isfinite(np.asarray(ravel((slopes, found)))).all()
 
 
+@pytest.mark.slow
 def test_a_law_of_ones_own_has_variances_too():
     found = HyperbolicSecant(2.0).variances(LEAF, (), LAYOUT)["w"]
     w = np.asarray(LEAF["w"])[[0, 0, 1, 1], [0, 1, 1, 2]]

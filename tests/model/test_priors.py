@@ -334,6 +334,7 @@ def test_correlated_priors_have_the_covariance_they_claim(name, key, x64):
     assert gap == pytest.approx(-0.5 * w @ np.linalg.solve(wanted, w), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_patterns_are_tried_in_order_and_one_that_matches_nothing_is_refused(key):
     weights, layout = _weights(key)
     prior = priors.ByPath({"layers/0/*": priors.Laplace(2.0), "*/bias": priors.Cauchy(1.0)}, default=priors.Normal(3.0))
@@ -392,6 +393,7 @@ def test_filters_share_a_scale_and_are_smooth(key):
         priors.FilterGroups().bind(w, dense.layout(w))
 
 
+@pytest.mark.slow
 def test_gates_have_scales_of_their_own(key):
     cell = eqx.nn.LSTMCell(3, 5, key=key)
     weights = {"cell": {"hh": cell.weight_hh, "ih": cell.weight_ih, "bias": cell.bias}}

@@ -16,12 +16,15 @@ import pytest
 
 import tunbridge as tb
 from model import torch_recorded
+from toys import quick
 from tunbridge.core import tree
 from tunbridge.model.networks import Leaf, from_torch
 from tunbridge.model.networks.torch_layers import LAYERS
 
 live = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="PyTorch is not installed")
 NAMES = torch_recorded.names()
+DEEP = {"attentive", "two grus", "LSTM two without bias", "GRU two without bias"}
+"""Modules whose gradients take more than a second to compile."""
 
 
 def leaves_of(network):
@@ -45,7 +48,7 @@ def test_every_layer_is_on_file():
     assert set(LAYERS) <= set(NAMES)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", quick(NAMES, set(NAMES) - DEEP))
 def test_outputs_and_gradients_are_torch_s(name):
     network, x, outputs, gradients = torch_recorded.read(name)
 
@@ -135,6 +138,7 @@ def test_a_network_with_pooling_is_fitted(key):
     assert posterior.predict(x).mean.shape == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_converted_network_is_unpickled_and_run_without_torch(tmp_path):
     network, x, outputs, _ = torch_recorded.read("dense")
     (tmp_path / "network").write_bytes(pickle.dumps((network, x)))

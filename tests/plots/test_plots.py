@@ -23,6 +23,7 @@ def curve():
     return data, tb.Ensemble(tb.MAP(train=tb.Train(100)), 3).fit(model(), data, key=jax.random.key(1))
 
 
+@pytest.mark.slow
 def test_band_shows_the_mean_the_intervals_and_the_data(curve):
     data, posterior = curve
     x = np.linspace(2, -2, 50)[:, None]  # backwards: the line must still run left to right
@@ -57,6 +58,7 @@ def test_calibration_ends_at_one_and_holds_the_coverage(curve):
     assert again.lines[1].get_color() != again.lines[2].get_color()
 
 
+@pytest.mark.slow
 def test_reliability_shows_accuracy_against_confidence():
     data = labelled(200)
     posterior = tb.MAP(train=tb.Train(100)).fit(

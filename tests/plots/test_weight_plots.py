@@ -43,6 +43,7 @@ def test_pruning_has_a_line_for_each_way_and_leaves_out_empty_networks():
         tb.plots.pruning(rows, score="RMSE")
 
 
+@pytest.mark.slow
 def test_weights_are_histograms_and_a_network_is_a_line_in_each():
     bound, _ = model(()).bind(tb.datasets.curve(jax.random.key(0), 10))
     rng = np.random.default_rng(0)

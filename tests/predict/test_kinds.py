@@ -131,6 +131,7 @@ TASKS = tb.likelihoods.MultiTask({"size": tb.likelihoods.Gaussian(0.5), "kind": 
 F = np.array([[1.0, 0.2, -0.4, 0.6], [3.0, 0.1, 1.0, -0.5]])
 
 
+@pytest.mark.slow
 def test_each_task_has_a_predictive_of_its_own(key):
     both = predictive(TASKS, F)
     alone = predictive(tb.likelihoods.Gaussian(0.5), F[:, :1])

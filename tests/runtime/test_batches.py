@@ -47,6 +47,7 @@ def test_a_batch_is_a_pure_function_of_key_and_step(key):
     assert not np.array_equal(other.x[:, 0], walked[0])
 
 
+@pytest.mark.slow
 def test_strides_of_several_steps_see_the_same_rows(key):
     walked = [row for epoch in range(4) for row in _epoch(Minibatches(_rows(10), 2), key, epoch)]
     source = Minibatches(_rows(10), 2, stride=4)  # epochs of 5 steps

@@ -50,6 +50,7 @@ def _fit(home):
     return int(hits), int(misses), folder
 
 
+@pytest.mark.slow
 def test_a_second_process_finds_every_program_of_the_first(tmp_path):
     _, misses, folder = _fit(tmp_path)
     assert misses > 0
@@ -63,8 +64,10 @@ def test_a_second_process_finds_every_program_of_the_first(tmp_path):
     ("before", "variables", "folder"),
     [
         ("", {"JAX_COMPILATION_CACHE_DIR": "{home}/other"}, "{home}/other"),
-        ('jax.config.update("jax_compilation_cache_dir", "{home}/other")', {}, "{home}/other"),
-        ('jax.config.update("jax_enable_compilation_cache", False)', {}, "None"),
+        pytest.param(
+            'jax.config.update("jax_compilation_cache_dir", "{home}/other")', {}, "{home}/other", marks=pytest.mark.slow
+        ),
+        pytest.param('jax.config.update("jax_enable_compilation_cache", False)', {}, "None", marks=pytest.mark.slow),
         ("", {"TUNBRIDGE_CACHE": "0"}, "None"),
     ],
 )

@@ -166,6 +166,7 @@ def test_sbc_passes_for_counts_and_several_tasks(key):
     assert tb.bench.sbc(method, made, x, key=key, simulations=60, progress=False).passes
 
 
+@pytest.mark.slow
 def test_estimators_leave_counts_as_they_are_and_exposures_in_their_units():
     rng, x, _ = curve(40)
     table, y = np.column_stack([x, rng.uniform(100, 900, 40)]), rng.poisson(3.0, 40)

@@ -28,6 +28,7 @@ def mode():
     return tb.MAP(train=tb.Train(2000)).fit(MODEL, DATA, key=jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_post_hoc_keeps_the_weights_it_was_given(mode, key):
     weights = mode.model.weights(mode.params)
     posterior = POST_HOC.fit(MODEL, DATA, init=weights, key=key)

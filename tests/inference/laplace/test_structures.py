@@ -78,6 +78,7 @@ def test_the_log_determinant_is_that_of_the_precision_over_the_priors(structure,
     np.testing.assert_allclose(structure.log_det(found, variances), wanted, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_rows_that_say_the_same_leave_shapes_and_the_matrix_as_they_are(x64):
     """What is compiled for one table serves another, whatever the rank of its curvature."""
     data = table(4)

@@ -241,6 +241,7 @@ def test_a_draw_is_one_network_and_predictions_need_no_number_of_them(trained):
         trained.predict(table(7).x, num=10)
 
 
+@pytest.mark.slow
 def test_it_survives_saving_and_pickling_and_goes_on_learning(trained, tmp_path):
     trained.save(tmp_path)
     for back in (tb.load(tmp_path), pickle.loads(pickle.dumps(trained))):

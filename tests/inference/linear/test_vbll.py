@@ -103,6 +103,7 @@ def test_without_hidden_layers_it_is_bayesian_linear_regression():
         np.testing.assert_allclose(scaled, covariance / np.outer(sd, sd), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_batches_count_for_the_whole_data_and_the_divergence_is_whole(x64):
     """The objective of all rows is the mean of those of its halves."""
     bound_model, rows = model(tb.likelihoods.Gaussian(0.3)).bind(tb.Data(X, Y))
@@ -117,6 +118,7 @@ def test_batches_count_for_the_whole_data_and_the_divergence_is_whole(x64):
     np.testing.assert_allclose(objective(KEY, target, params, wider, halves[0]), parts[0] - 2.0, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_noise_is_as_wide_as_rows_leave_its_logarithm():
     """1 / sqrt(2 n) where n is large; the prior alone where there are no rows."""
     at = (jnp.asarray(0.0),)
@@ -195,6 +197,7 @@ def test_a_run_that_ends_before_the_noise_is_measured_says_that_nothing_spreads(
     assert float(posterior.predict(table(7).x).epistemic.max()) == 0.0
 
 
+@pytest.mark.slow
 def test_what_has_no_such_bound_is_refused_before_anything_is_trained(monkeypatch):
     def refuse(made, data, sentence):
         with pytest.raises(tb.InputError, match=sentence):

@@ -231,6 +231,7 @@ def test_draws_of_a_posterior_stay_such_draws(pair, key):
     assert pair.pvalues(pair.alternate(key, pair.draw(1))).min() > RARE
 
 
+@pytest.mark.slow
 def test_without_the_jacobian_of_what_leaves_a_posterior_is_lost(pair, key, monkeypatch):
     monkeypatch.setattr(moves, "_power", lambda entering, leaving: entering / 2.0)
     assert pair.pvalues(pair.alternate(key, pair.draw(1))).min() < 1e-20
