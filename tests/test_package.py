@@ -14,7 +14,7 @@ def _run(code):
 
 
 def test_public_names_are_exactly_all():
-    assert set(tb._MODULES) | set(tb._NAMES) == set(tb.__all__) == set(dir(tb))
+    assert set(tb.__all__) == set(dir(tb))
     for name in tb.__all__:
         assert getattr(tb, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):

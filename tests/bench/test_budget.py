@@ -3,7 +3,7 @@ import pytest
 import tunbridge as tb
 from bench_fakes import LeastSquares
 from tunbridge.bench.budget import BATCH, LEAST, Budget, Meter, within
-from tunbridge.inference.registry import METHODS
+from tunbridge.core.names import METHODS
 from tunbridge.runtime.loop import Event
 
 G, ROWS = 1_000_000, 500

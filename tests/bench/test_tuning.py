@@ -8,7 +8,7 @@ import tunbridge as tb
 from bench_fakes import HELD, LeastSquares, line, train
 from tunbridge.bench import runner, tuning
 from tunbridge.bench.budget import Budget, Meter
-from tunbridge.inference.registry import METHODS
+from tunbridge.core.names import METHODS
 
 
 def _fit(method, model, rows, key):

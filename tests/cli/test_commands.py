@@ -16,7 +16,6 @@ from cli.commands import call, penguins, started
 from tunbridge.cli import listing, options
 from tunbridge.cli.study import Rows
 from tunbridge.datasets import table as tables
-from tunbridge.inference import registry
 
 demo = importlib.import_module("tunbridge.cli.demo")
 QUICK = ("--hidden", "4", "--seconds", "0.1")
@@ -129,7 +128,7 @@ def test_what_is_read_of_a_class_without_importing_it_is_its_docstring():
 
 def test_a_method_without_promises_is_listed_with_a_dash(monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")
-    monkeypatch.setitem(registry._TABLE, "mine", "toys:Walk")
+    monkeypatch.setitem(tb.METHODS._registered, "mine", "toys:Walk")
     code, said, _ = call("methods")
     assert code == 0
     assert re.search(r"mine +│ Random-walk Metropolis: the smallest method that keeps draws +│ - ", said)

@@ -266,7 +266,7 @@ def test_a_posterior_cut_off_at_many_points_is_refused(tmp_path):
 
 
 def test_tables_name_only_tunbridge_and_its_posteriors():
-    for name, place in store._TABLE.items():
+    for name, place in store._table().items():
         assert place.startswith("tunbridge.")
         assert place.endswith(f":{name.rpartition('.')[2]}")
     assert set(spec.CLASSES) - set(store._TABLE) == {"Model"}

@@ -20,14 +20,20 @@ from tunbridge.core import tables
 from tunbridge.core.data import Data
 from tunbridge.core.errors import CheckpointError, InputError
 from tunbridge.core.loaders import as_pair
+from tunbridge.core.names import METHODS
 from tunbridge.core.provenance import Cut
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Method
-from tunbridge.inference.registry import COMPARED, METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model.likelihoods.base import OfClasses
 from tunbridge.model.likelihoods.multitask import MultiTask
 from tunbridge.model.model import Model
+
+COMPARED = ("map", "ensemble", "mcdropout", "swag", "laplace")
+"""What a comparison runs unless it is told: methods that answer whenever they are stopped.
+
+Samplers are named. So are variational methods: stopped early, they have hardly moved from a wide start.
+"""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -30,8 +30,8 @@ def fit(
 ) -> None:
     """Fit a Bayesian neural network to a table, and write its posterior and a report."""
     from tunbridge.cli.rundir import RunDir
+    from tunbridge.core.names import METHODS
     from tunbridge.datasets.table import check_readable
-    from tunbridge.inference.registry import METHODS
     from tunbridge.runtime import programs
 
     folder = RunDir(out, context)

@@ -4,9 +4,9 @@
 def methods() -> None:
     """List the methods, what each is and what it promises of problems with a known answer."""
     from tunbridge.cli.listing import first_words
+    from tunbridge.core.names import METHODS
     from tunbridge.core.tables import to_text
     from tunbridge.inference.promises import PROMISES
-    from tunbridge.inference.registry import METHODS
 
     rows = []
     for name in METHODS:

@@ -13,11 +13,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from tunbridge.core.errors import InputError
+from tunbridge.core.names import METHODS
 from tunbridge.core.types import Likelihood, Network, Predictive, Prior
 from tunbridge.estimators.parameters import changed, nested
 from tunbridge.estimators.rows import distinct
 from tunbridge.inference.base import Method
-from tunbridge.inference.registry import METHODS
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model import defaults
 from tunbridge.model.model import Model

@@ -8,13 +8,13 @@ import numpyro.distributions as dist
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.loaders import as_data
+from tunbridge.core.names import METHODS
 from tunbridge.core.types import Key, Likelihood, Params, Prior
 from tunbridge.inference.base import Method
 from tunbridge.inference.point import masks
 from tunbridge.inference.point.dropout import MCDropout
 from tunbridge.inference.point.ensemble import Ensemble
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.registry import METHODS
 from tunbridge.model.likelihoods import Bernoulli, Categorical, Gaussian
 from tunbridge.model.model import Model
 from tunbridge.model.networks.module import from_module

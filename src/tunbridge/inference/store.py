@@ -17,7 +17,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from tunbridge.core import archive
+from tunbridge.core import archive, names
 from tunbridge.core.errors import InputError, LoadError
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import PyTree
@@ -30,52 +30,49 @@ FORMAT = 1
 _KIND = "tunbridge posterior"
 _FILE = "posterior.npz"
 _PARTS = ("network", "prior", "likelihood")
-_TABLE = {
-    **{name: place for name, place in spec.CLASSES.items() if name != "Model"},
-    "Chains": "tunbridge.inference.chains:Chains",
-    "Draws": "tunbridge.inference.posteriors:Draws",
-    "Dropout": "tunbridge.inference.point.dropout:Dropout",
-    "StructuredGaussian": "tunbridge.inference.laplace.gaussian:StructuredGaussian",
-    "Linearised": "tunbridge.inference.laplace.gaussian:Linearised",
-    "LinearLayer": "tunbridge.inference.linear.posterior:LinearLayer",
-    "VariationalLayer": "tunbridge.inference.linear.variational:VariationalLayer",
-    "linear.Moments": "tunbridge.inference.linear.moments:Moments",
-    "linear.Solved": "tunbridge.inference.linear.moments:Solved",
+_POSTERIORS = (
+    *("Chains", "Draws", "Dropout", "LinearLayer", "Linearised", "LowRankGaussian", "Mixture", "Point", "Pruned"),
+    *("Recorded", "Standardised", "StructuredGaussian", "VariationalGaussian", "VariationalLayer"),
+)
+_PIECES = {
+    "Cut": "tunbridge.core.provenance:Cut",
+    "Provenance": "tunbridge.core.provenance:Provenance",
+    "Scaling": "tunbridge.datasets.scaling:Scaling",
     "conjugate.Normal": "tunbridge.inference.linear.conjugate:Normal",
     "conjugate.NormalInverseGamma": "tunbridge.inference.linear.conjugate:NormalInverseGamma",
     "linalg.Covariance": "tunbridge.core.linalg:Covariance",
     "linalg.Diagonal": "tunbridge.core.linalg:Diagonal",
     "linalg.Kronecker": "tunbridge.core.linalg:Kronecker",
     "linalg.Spectral": "tunbridge.core.linalg:Spectral",
-    "structures.Full": "tunbridge.inference.laplace.structures:Full",
-    "structures.BlockDiagonal": "tunbridge.inference.laplace.structures:BlockDiagonal",
-    "structures.LowRank": "tunbridge.inference.laplace.structures:LowRank",
-    "structures.Diagonal": "tunbridge.inference.laplace.structures:Diagonal",
-    "structures.Kronecker": "tunbridge.inference.laplace.structures:Kronecker",
-    "subsets.All": "tunbridge.model.subsets:All",
-    "subsets.LastLayer": "tunbridge.model.subsets:LastLayer",
-    "subsets.Paths": "tunbridge.model.subsets:Paths",
-    "subsets.Mask": "tunbridge.model.subsets:Mask",
-    "links.Quadrature": "tunbridge.predict.links:Quadrature",
-    "links.Probit": "tunbridge.predict.links:Probit",
+    "linear.Moments": "tunbridge.inference.linear.moments:Moments",
+    "linear.Solved": "tunbridge.inference.linear.moments:Solved",
     "links.Bridge": "tunbridge.predict.links:Bridge",
     "links.MonteCarlo": "tunbridge.predict.links:MonteCarlo",
-    "VariationalGaussian": "tunbridge.inference.vi.posterior:VariationalGaussian",
-    "vi.Gaussian": "tunbridge.inference.vi.gaussian:Gaussian",
-    "vi.Diagonal": "tunbridge.inference.vi.spreads:Diagonal",
+    "links.Probit": "tunbridge.predict.links:Probit",
+    "links.Quadrature": "tunbridge.predict.links:Quadrature",
+    "structures.BlockDiagonal": "tunbridge.inference.laplace.structures:BlockDiagonal",
+    "structures.Diagonal": "tunbridge.inference.laplace.structures:Diagonal",
+    "structures.Full": "tunbridge.inference.laplace.structures:Full",
+    "structures.Kronecker": "tunbridge.inference.laplace.structures:Kronecker",
+    "structures.LowRank": "tunbridge.inference.laplace.structures:LowRank",
+    "subsets.All": "tunbridge.model.subsets:All",
+    "subsets.LastLayer": "tunbridge.model.subsets:LastLayer",
+    "subsets.Mask": "tunbridge.model.subsets:Mask",
+    "subsets.Paths": "tunbridge.model.subsets:Paths",
     "vi.Dense": "tunbridge.inference.vi.spreads:Dense",
+    "vi.Diagonal": "tunbridge.inference.vi.spreads:Diagonal",
+    "vi.Gaussian": "tunbridge.inference.vi.gaussian:Gaussian",
     "vi.LowRankDiagonal": "tunbridge.inference.vi.spreads:LowRankDiagonal",
     "vi.MatrixVariate": "tunbridge.inference.vi.spreads:MatrixVariate",
-    "LowRankGaussian": "tunbridge.inference.posteriors:LowRankGaussian",
-    "Mixture": "tunbridge.inference.posteriors:Mixture",
-    "Point": "tunbridge.inference.posteriors:Point",
-    "Pruned": "tunbridge.inference.pruned:Pruned",
-    "Recorded": "tunbridge.inference.recorded:Recorded",
-    "Cut": "tunbridge.core.provenance:Cut",
-    "Provenance": "tunbridge.core.provenance:Provenance",
-    "Scaling": "tunbridge.datasets.scaling:Scaling",
-    "Standardised": "tunbridge.inference.standardised:Standardised",
 }
+"""What posteriors are made of besides their model."""
+
+
+def _table() -> dict[str, str]:
+    """The classes that may stand in a file, by name."""
+    public = names.declared("tunbridge")
+    parts = {name: place for name, place in spec.classes().items() if name != "Model"}
+    return parts | {name: public[name] for name in _POSTERIORS} | _PIECES
 
 
 def save(posterior: Any, path: str | os.PathLike) -> None:
@@ -147,7 +144,7 @@ class _Writer:
     """Writes the model by reference, and weights of the user's own tree as (path, array)."""
 
     def __init__(self, model: Model):
-        self.encoder = spec.Encoder(_TABLE, self._other)
+        self.encoder = spec.Encoder(_table(), self._other)
         self._model = model
         self._structure = None if model.inputs is None else jax.tree.structure(_weights_like(model))
 
@@ -167,7 +164,7 @@ class _Reader:
     model: Model
 
     def __init__(self, arrays: dict[str, np.ndarray]):
-        self.decoder = spec.Decoder(arrays, _TABLE, {"model": lambda _: self.model, "weights": self._weights})
+        self.decoder = spec.Decoder(arrays, _table(), {"model": lambda _: self.model, "weights": self._weights})
 
     def _weights(self, pairs: list) -> PyTree:
         if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):

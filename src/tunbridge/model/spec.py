@@ -14,7 +14,6 @@ Reading imports and calls what the tables name, and nothing else.
 """
 
 import dataclasses
-import importlib
 import math
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
@@ -25,53 +24,8 @@ import numpy as np
 import numpyro.distributions as dist
 
 from tunbridge.core.errors import InputError, LoadError
+from tunbridge.core.names import LIKELIHOODS, NETWORKS, PRIORS, declared, resolve
 
-CLASSES = {
-    "ARD": "tunbridge.model.priors.relevance:ARD",
-    "Bernoulli": "tunbridge.model.likelihoods.bernoulli:Bernoulli",
-    "ByPath": "tunbridge.model.priors.paths:ByPath",
-    "CNNLSTM": "tunbridge.model.networks.recurrent:CNNLSTM",
-    "Cast": "tunbridge.model.networks.cast:Cast",
-    "Categorical": "tunbridge.model.likelihoods.categorical:Categorical",
-    "Cauchy": "tunbridge.model.priors.tails:Cauchy",
-    "FanIn": "tunbridge.model.priors.base:FanIn",
-    "FilterGroups": "tunbridge.model.priors.filters:FilterGroups",
-    "FullNormal": "tunbridge.model.priors.correlated:FullNormal",
-    "Gates": "tunbridge.model.priors.gates:Gates",
-    "Gaussian": "tunbridge.model.likelihoods.gaussian:Gaussian",
-    "GroupHorseshoe": "tunbridge.model.priors.shrinkage:GroupHorseshoe",
-    "Heteroscedastic": "tunbridge.model.likelihoods.heteroscedastic:Heteroscedastic",
-    "Hierarchical": "tunbridge.model.priors.hierarchical:Hierarchical",
-    "Horseshoe": "tunbridge.model.priors.shrinkage:Horseshoe",
-    "JointNormal": "tunbridge.model.priors.correlated:JointNormal",
-    "Laplace": "tunbridge.model.priors.tails:Laplace",
-    "LeNet5": "tunbridge.model.networks.lenet:LeNet5",
-    "Leaf": "tunbridge.model.networks.layout:Leaf",
-    "LogUniform": "tunbridge.model.priors.improper:LogUniform",
-    "Logistic": "tunbridge.model.priors.tails:Logistic",
-    "LowRankNormal": "tunbridge.model.priors.correlated:LowRankNormal",
-    "MLP": "tunbridge.model.networks.mlp:MLP",
-    "MatrixNormal": "tunbridge.model.priors.matrix:MatrixNormal",
-    "Model": "tunbridge.model.model:Model",
-    "MultiTask": "tunbridge.model.likelihoods.multitask:MultiTask",
-    "NegativeBinomial": "tunbridge.model.likelihoods.negativebinomial:NegativeBinomial",
-    "NoisyCategorical": "tunbridge.model.likelihoods.noisycategorical:NoisyCategorical",
-    "Normal": "tunbridge.model.priors.normal:Normal",
-    "Offset": "tunbridge.model.networks.offset:Offset",
-    "Ordinal": "tunbridge.model.likelihoods.ordinal:Ordinal",
-    "Params": "tunbridge.core.types:Params",
-    "Part": "tunbridge.model.priors.paths:Part",
-    "Poisson": "tunbridge.model.likelihoods.poisson:Poisson",
-    "ResNet20": "tunbridge.model.networks.resnet:ResNet20",
-    "ScaleMixture": "tunbridge.model.priors.shrinkage:ScaleMixture",
-    "Smooth": "tunbridge.model.priors.matrix:Smooth",
-    "SpikeAndSlab": "tunbridge.model.priors.mixtures:SpikeAndSlab",
-    "StudentT": "tunbridge.model.priors.tails:StudentT",
-    "TwoNormals": "tunbridge.model.priors.mixtures:TwoNormals",
-    "VGG": "tunbridge.model.networks.vgg:VGG",
-    "likelihoods.Laplace": "tunbridge.model.likelihoods.laplace:Laplace",
-    "likelihoods.StudentT": "tunbridge.model.likelihoods.studentt:StudentT",
-}
 DISTRIBUTIONS = {
     "Beta": ("concentration1", "concentration0"),
     "Cauchy": ("loc", "scale"),
@@ -99,6 +53,12 @@ DISTRIBUTIONS = {
     "RightTruncatedDistribution": ("base_dist", "high"),
     "TwoSidedTruncatedDistribution": ("base_dist", "low", "high"),
 }
+_PARTS = {
+    "Model": "tunbridge.model.model:Model",
+    "Params": "tunbridge.core.types:Params",
+    "Part": "tunbridge.model.priors.paths:Part",
+}
+"""Classes without a public name, and those of the package itself, that models are made of."""
 _DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
@@ -111,20 +71,32 @@ _FREE = ("Cut",)
 """Classes whose numbers are not sizes of anything."""
 
 
+def classes() -> dict[str, str]:
+    """The classes that may stand in a file, by name: parts of models, Tunbridge's and those of installed packages.
+
+    A likelihood or network that has the name of a prior is written with its room, as "likelihoods.Laplace".
+    """
+    found = dict(_PARTS)
+    for room, table in (("priors", PRIORS), ("likelihoods", LIKELIHOODS), ("networks", NETWORKS)):
+        own = {name: place for name, place in declared(f"tunbridge.model.{room}").items() if name[0].isupper()}
+        found |= {f"{room}.{name}" if name in found else name: place for name, place in (own | table.places).items()}
+    return found
+
+
 class Encoder:
     """Trees to JSON; the arrays they hold gather in `arrays`.
 
     Parameters
     ----------
     table
-        Names of the allowed classes, and where they live.
+        Names of the allowed classes, and where they live; None is `classes()`.
     other
         The JSON of a thing that no table has; None refuses it.
     """
 
-    def __init__(self, table: Mapping[str, str] = CLASSES, other: Callable[[Any], Any] | None = None):
+    def __init__(self, table: Mapping[str, str] | None = None, other: Callable[[Any], Any] | None = None):
         self.arrays: dict[str, np.ndarray] = {}
-        self._names = {place: name for name, place in table.items()}
+        self._names = {place: name for name, place in (table or classes()).items()}
         self._other = other or refuse_thing
 
     def encode(self, thing: Any) -> Any:
@@ -187,10 +159,10 @@ class Decoder:
     def __init__(
         self,
         arrays: Mapping[str, np.ndarray],
-        table: Mapping[str, str] = CLASSES,
+        table: Mapping[str, str] | None = None,
         others: Mapping[str, Callable[[list], Any]] | None = None,
     ):
-        self._arrays, self._table, self._others = dict(arrays), table, others or {}
+        self._arrays, self._table, self._others = dict(arrays), table or classes(), others or {}
         self._entries = sum(array.size for array in arrays.values())
 
     def decode(self, spec: Any) -> Any:
@@ -226,8 +198,7 @@ class Decoder:
     def _object(self, name: Any, fields: Any) -> Any:
         if not isinstance(name, str) or name not in self._table:
             raise LoadError(f"it names a class {str(name)[:60]!r}, which is not in the table of allowed ones.")
-        module, _, label = self._table[name].partition(":")
-        cls = getattr(importlib.import_module(module), label)
+        cls = resolve(self._table[name])
         values = {key: self.decode(each) for key, each in _named(fields, _fields(cls), name).items()}
         if name not in _FREE:
             for number in jax.tree.leaves(list(values.values())):

@@ -1,0 +1,30 @@
+"""Priors over weights, in the order in which they are listed; then what they are made of."""
+
+from tunbridge.model.priors.normal import Normal as Normal
+from tunbridge.model.priors.correlated import FullNormal as FullNormal
+from tunbridge.model.priors.matrix import MatrixNormal as MatrixNormal
+from tunbridge.model.priors.correlated import LowRankNormal as LowRankNormal
+from tunbridge.model.priors.correlated import JointNormal as JointNormal
+from tunbridge.model.priors.tails import Laplace as Laplace
+from tunbridge.model.priors.tails import StudentT as StudentT
+from tunbridge.model.priors.tails import Cauchy as Cauchy
+from tunbridge.model.priors.tails import Logistic as Logistic
+from tunbridge.model.priors.mixtures import TwoNormals as TwoNormals
+from tunbridge.model.priors.mixtures import SpikeAndSlab as SpikeAndSlab
+from tunbridge.model.priors.shrinkage import ScaleMixture as ScaleMixture
+from tunbridge.model.priors.shrinkage import Horseshoe as Horseshoe
+from tunbridge.model.priors.shrinkage import GroupHorseshoe as GroupHorseshoe
+from tunbridge.model.priors.relevance import ARD as ARD
+from tunbridge.model.priors.hierarchical import Hierarchical as Hierarchical
+from tunbridge.model.priors.filters import FilterGroups as FilterGroups
+from tunbridge.model.priors.gates import Gates as Gates
+from tunbridge.model.priors.improper import LogUniform as LogUniform
+from tunbridge.model.priors.density import LogDensity as LogDensity
+from tunbridge.model.priors.paths import ByPath as ByPath
+from tunbridge.model.priors.base import AbstractPrior as AbstractPrior
+from tunbridge.model.priors.base import FanIn as FanIn
+from tunbridge.model.priors.base import Independent as Independent
+from tunbridge.model.priors.base import fan_in as fan_in
+from tunbridge.model.priors.marginals import influence as influence
+from tunbridge.model.priors.marginals import log_marginal as log_marginal
+from tunbridge.model.priors.matrix import Smooth as Smooth

@@ -1,0 +1,118 @@
+"""One table of names: what stubs declare, what is registered, what an installed package brings."""
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import tunbridge as tb
+from core import plugin
+from tunbridge.core import names
+from tunbridge.inference.base import Method
+from tunbridge.model import spec
+
+TABLES = {"methods": names.METHODS, "priors": names.PRIORS, "likelihoods": names.LIKELIHOODS}
+TABLES["networks"] = names.NETWORKS
+
+
+@pytest.fixture
+def mine():
+    for table in TABLES.values():
+        table._registered.clear()
+    yield
+    for table in TABLES.values():
+        table._registered.clear()
+
+
+@pytest.mark.parametrize("module", ["tunbridge", *(f"tunbridge.model.{room}" for room in list(TABLES)[1:])])
+def test_a_stub_declares_what_can_be_imported(module):
+    for name, place in names.declared(module).items():
+        assert names.resolve(place) is getattr(sys.modules[module], name)
+    with pytest.raises(AttributeError, match=rf"module '{module}' has no attribute 'nothing'"):
+        sys.modules[module].nothing  # noqa: B018
+
+
+def test_every_name_of_a_table_is_of_its_kind():
+    assert all(issubclass(cls, Method) and name == cls.__name__.lower() for name, cls in tb.METHODS.items())
+    assert all(hasattr(cls, "log_prob") for cls in names.PRIORS.values())
+    assert all(hasattr(cls, "distribution") for cls in names.LIKELIHOODS.values())
+    assert all(hasattr(cls, "layout") for cls in names.NETWORKS.values())
+
+
+def test_a_registered_class_has_a_name_and_is_written_to_files(mine):
+    tb.METHODS.register("stroll", plugin.Stroll)
+    names.PRIORS.register("Secant", "core.plugin:Secant")
+    assert tb.METHODS["stroll"] is plugin.Stroll
+    assert "stroll" in tb.METHODS
+    assert list(tb.METHODS)[-1] == "stroll"
+    encoder = spec.Encoder()
+    text = encoder.encode(plugin.Secant(2.0))
+    assert text["class"] == "Secant"
+    assert spec.Decoder(encoder.arrays).decode(text) == plugin.Secant(2.0)
+
+
+def test_names_that_are_taken_or_lead_nowhere_are_refused(mine):
+    with pytest.raises(tb.InputError, match=r"a new name for a method; got 'map', of tunbridge\.inference\.point"):
+        tb.METHODS.register("map", plugin.Stroll)
+    for wrong in ("nowhere:Stroll", "core.plugin:Nothing", "core.plugin:math", "core.plugin"):
+        with pytest.raises(tb.InputError, match="a class of a module"):
+            tb.METHODS.register("stroll", wrong)
+    with pytest.raises(tb.InputError, match=r"a method of map, .*; got 'magic'"):
+        tb.METHODS["magic"]
+
+
+POINTS = """[tunbridge.methods]
+stroll = stroll:Stroll
+[tunbridge.priors]
+Secant = stroll:Secant
+[tunbridge.likelihoods]
+LogisticNoise = stroll:Logistic
+"""
+USED = """
+import jax, numpy as np, tunbridge as tb
+x = np.linspace(-1, 1, 40)[:, None]
+y = np.sin(3 * x[:, 0]) + 0.1 * np.random.default_rng(0).normal(size=40)
+from stroll import Logistic as Noise, Secant
+model = tb.Model(tb.networks.MLP((3,)), Secant(1.0), Noise(0.3))
+posterior = tb.METHODS["stroll"]().fit(model, tb.Data(x, y), key=jax.random.key(0), progress=False)
+posterior.save("saved")
+again = tb.load("saved")
+assert (again.predict(x).mean == posterior.predict(x).mean).all()
+assert type(again.model.prior) is Secant and type(again.model.likelihood) is Noise
+found = tb.compare(model, (x, y), (x, y), methods=["map", "stroll"], key=jax.random.key(1))
+assert "stroll" in {row["method"] for row in found.rows} and not found.failures, found.failures
+fitted = tb.BayesianRegressor(method="stroll", network=(3,), prior=Secant(1.0)).fit(x, y)
+assert np.isfinite(fitted.predict(x)).all()
+np.savetxt("table.csv", np.column_stack([x, y]), delimiter=",", header="a,y", comments="")
+"""
+
+
+@pytest.mark.slow
+def test_an_installed_package_brings_a_sampler_a_prior_and_a_likelihood(tmp_path):
+    """A wheel of one file, installed by pip into a folder of its own; every door knows its parts."""
+    wheel, home = tmp_path / "stroll-1.0-py3-none-any.whl", tmp_path / "home"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.write(Path(plugin.__file__), "stroll.py")
+        file.writestr("stroll-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: stroll\nVersion: 1.0\n")
+        file.writestr("stroll-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nTag: py3-none-any\n")
+        file.writestr("stroll-1.0.dist-info/entry_points.txt", POINTS)
+        file.writestr("stroll-1.0.dist-info/RECORD", "")
+    quiet = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", str(home), str(wheel)]
+    subprocess.run([sys.executable, *quiet], check=True, timeout=120)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(home), *sys.path])}
+
+    def run(*words):
+        done = subprocess.run(
+            [sys.executable, *words], env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return done.stdout
+
+    run("-c", USED)
+    assert "Metropolis with one step size" in run("-m", "tunbridge", "methods")
+    assert "The logarithm of a half-Cauchy variable" in run("-m", "tunbridge", "priors")
+    run("-m", "tunbridge", "fit", "table.csv", "-t", "y", "-m", "stroll", "--out", "run", "-q")
+    run("-m", "tunbridge", "predict", "run", "table.csv")
