@@ -26,11 +26,13 @@ from tunbridge.runtime.checkpoint import Checkpoint
 class Writer:
     """`write(folder, n)` writes version n over version n - 1; `read(folder)` gives the version, None if there is none.
 
-    What is damaged, or partly of one version and partly of another, `read` refuses.
+    What is damaged, or partly of one version and partly of another, `read` refuses. Several files are replaced one
+    after another: a kill in between may leave none, and a checkpoint from which the same command goes on.
     """
 
     write: Callable[[Path, int], None]
     read: Callable[[Path], int | None]
+    several: bool = False
 
 
 def _one(values: Any) -> int:
@@ -107,7 +109,7 @@ def _tabled(folder):
 
 
 def _download(folder, n):
-    source = folder.parent / f"{folder.name}-source"
+    source = folder.parent / f"source-{n}"
     source.mkdir(exist_ok=True)
     content = str(n % 10).encode() * 50_000
     (source / "file").write_bytes(content)
@@ -164,7 +166,7 @@ WRITERS = {
         lambda folder, n: tables.write(pa.table({"a": np.full(5_000, n)}), folder / "t.csv"), _tabled
     ),
     "datasets/download.py": Writer(_download, _replaced),
-    "cli/rundir.py": Writer(_finish, _finished),
+    "cli/rundir.py": Writer(_finish, _finished, several=True),
     "cli/benching.py": Writer(_bench, _benched),
 }
 """By the file of the package that writes."""

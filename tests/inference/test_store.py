@@ -269,7 +269,7 @@ def test_tables_name_only_tunbridge_and_its_posteriors():
     for name, place in store._table().items():
         assert place.startswith("tunbridge.")
         assert place.endswith(f":{name.rpartition('.')[2]}")
-    assert set(spec.CLASSES) - set(store._TABLE) == {"Model"}
+    assert set(spec.classes()) - set(store._table()) == {"Model"}
 
 
 def test_a_full_disk_keeps_the_old_posterior(tmp_path):
