@@ -1,13 +1,14 @@
+import numpy as np
 import pytest
 
 import tunbridge as tb
 from bench_fakes import LeastSquares
-from tunbridge.bench.budget import BATCH, LEAST, Budget, Meter, within
+from tunbridge.bench.budget import Meter
 from tunbridge.core.names import METHODS
-from tunbridge.runtime.loop import Event
+from tunbridge.inference.sampler import Sampler
+from tunbridge.runtime.loop import BATCH, LEAST, Event
 
 G, ROWS = 1_000_000, 500
-BUDGET = Budget(G, 60.0)
 
 
 def _planned(method):
@@ -33,26 +34,40 @@ UNKNOWN = {"hmc", "nuts", "adjustedmclmc", "ellipticalslice", "temperedsmc"}
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - UNKNOWN))
 def test_steps_take_the_budget_and_no_more(name):
-    planned = _planned(within(METHODS[name](), BUDGET, ROWS))
+    planned = _planned(METHODS[name]().within(G, ROWS))
     assert 0.9 * G <= planned <= G
 
 
 @pytest.mark.parametrize("name", ["hmc", "nuts", "adjustedmclmc"])
 def test_trajectories_are_never_fewer_than_the_least_nor_more_than_by_default(name):
-    short = within(METHODS[name](), Budget(1, 1.0), ROWS).run
+    short = METHODS[name]().within(1, ROWS).run
     assert short.warmup >= LEAST
     assert short.draws >= LEAST
-    long, usual = within(METHODS[name](), Budget(10**12, 1.0), ROWS).run, METHODS[name]().run
+    long, usual = METHODS[name]().within(10**12, ROWS).run, METHODS[name]().run
     assert (long.warmup, long.draws) == (usual.warmup, usual.draws)
 
 
 def test_fewer_rows_than_a_batch_are_all_taken():
-    method = within(tb.MAP(), Budget(1000, 1.0), 50)
+    method = tb.MAP().within(1000, 50)
     assert (method.train.steps, method.train.batch_size) == (20, 50)
 
 
+def test_a_sampler_must_say_what_a_step_takes():
+    assert "gradients_per_step" in Sampler.__abstractmethods__
+    steps = {name: METHODS[name]().gradients_per_step for name in METHODS if issubclass(METHODS[name], Sampler)}
+    assert {name for name, each in steps.items() if each is None} == UNKNOWN - {"temperedsmc"}
+    assert {name for name, each in steps.items() if each == 2} == {"mclmc"}
+
+
+def test_gradients_that_were_spent_are_counted_by_the_method():
+    assert tb.MAP().gradients_spent(10, None, 50) == 500
+    assert tb.MAP().gradients_spent(10, None, 500) == 1280
+    assert tb.MeanField(num_samples=3).gradients_spent(10, None, 50) == 1500
+    assert np.isnan(tb.HMC().gradients_spent(10, None, 50))
+
+
 def test_other_methods_are_left_as_they_are():
-    assert within(LeastSquares(3.0), BUDGET, ROWS) == LeastSquares(3.0)
+    assert LeastSquares(3.0).within(G, ROWS) == LeastSquares(3.0)
 
 
 def test_the_meter_counts_lanes_and_runs():

@@ -15,7 +15,7 @@ import jax
 import joblib
 
 from tunbridge.bench.baselines import BASELINES
-from tunbridge.bench.budget import Meter, spent, within
+from tunbridge.bench.budget import Meter
 from tunbridge.bench.compare import as_scored
 from tunbridge.bench.cost import cost
 from tunbridge.bench.judging import judge
@@ -28,7 +28,7 @@ from tunbridge.core.errors import ConvergenceWarning
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.standardised import fit_standardised
+from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model.model import Model
 
 logger = logging.getLogger(__name__)
@@ -232,7 +232,7 @@ def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Posterior:
     row["settings"], meter, began = dict(choice.settings), Meter(), time.perf_counter()
     posterior = learn(task, method, model, train, key_fit, meter)
     row["cost"] = {"seconds": time.perf_counter() - began, "tuning seconds": choice.seconds}
-    row["cost"]["gradients"] = spent(meter, posterior, method, len(train.x))
+    row["cost"]["gradients"] = _spent(method, meter, posterior, len(train.x))
     if posterior.cut is not None:
         row["provenance"]["cut"] = str(posterior.cut)
     if choice.scores:
@@ -240,9 +240,15 @@ def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Posterior:
     return posterior
 
 
+def _spent(method: Method, meter: Meter, posterior: Posterior, rows: int) -> float:
+    """Gradients of single rows that a fit took; NaN where no step was seen."""
+    inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
+    return method.gradients_spent(meter.steps, inner, rows) if meter.steps else float("nan")
+
+
 def learn(task: Task, method: Method, model: Model, rows: Rows, key: Key, meter: Meter) -> Posterior:
     """What a method believes after these rows, within the budget of the task."""
-    method = within(method, task.budget, len(rows.x))
+    method = method.within(task.budget.gradients, len(rows.x))
     options: dict[str, Any] = {"max_seconds": task.budget.seconds, "progress": False, "callbacks": [meter]}
     if not task.standardise:
         return method.fit(model, Data(*rows), key=key, **options)

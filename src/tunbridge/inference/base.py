@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
 from tunbridge.runtime import programs
 from tunbridge.runtime.clock import Clock
-from tunbridge.runtime.loop import Event, Options, Run, Trace, Train, run
+from tunbridge.runtime.loop import BATCH, Event, Options, Run, Trace, Train, run
 
 logger = logging.getLogger(__name__)
 
@@ -86,6 +86,17 @@ class Method(Module):
         record = provenance.record(self, posterior.model, time.perf_counter() - began, clock.cut)
         logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))
         return dataclasses.replace(posterior, provenance=record)
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """The method with as many steps as it can take with so many gradients of the likelihood of single rows.
+
+        Itself, unless it says how: a benchmark gives every method the same budget by it.
+        """
+        return self
+
+    def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
+        """Gradients of single rows that a fit within a budget took for its steps."""
+        return float(steps * min(rows, BATCH))
 
 
 class Iterative(Method):

@@ -1,8 +1,10 @@
 """What samplers share: everything unknown as one vector, chains that start from the prior, draws kept in order."""
 
+import abc
+import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -75,6 +77,20 @@ class Sampler(Iterative):
     def duration(self) -> Run:
         """How long it runs."""
         return self.run
+
+    @property
+    @abc.abstractmethod
+    def gradients_per_step(self) -> int | None:
+        """Gradients (or, without gradients, densities) of its rows that a step takes; None: not known beforehand."""
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """Chains share them."""
+        return dataclasses.replace(self, run=self.run.within(gradients, rows, self.gradients_per_step))
+
+    def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
+        """The mean over kept draws taken for all steps; NaN where nobody counted."""
+        stats = posterior.stats if isinstance(posterior, Chains) else {}
+        return float(steps * rows * np.mean(stats["gradients"])) if "gradients" in stats else float("nan")
 
     def start(self, key: Key, target: Target, batch: Data) -> Params:
         """A draw from the prior."""

@@ -26,6 +26,12 @@ from tunbridge.runtime.progress import Bar
 
 logger = logging.getLogger(__name__)
 
+BATCH = 128
+"""The most rows of a step within a budget, where a method may take fewer than all."""
+LEAST = 200
+"""The fewest draws, and the fewest steps of warm-up, of a sampler that takes trajectories."""
+_TRAJECTORY = 32
+"""Gradients that a trajectory is taken for."""
 _CURVE = 200
 """How many points of its learning curve an optimiser keeps."""
 
@@ -72,6 +78,21 @@ class Run(Module):
         """Keep every `thin`-th step after warm-up."""
         return Plan(self.warmup + self.draws * self.thin, self.warmup, self.thin)
 
+    def within(self, gradients: int, rows: int, each: int | None) -> "Run":
+        """A run of so many gradients of single rows in all, where a step takes `each` gradients of `rows` rows.
+
+        It keeps its shares of warm-up and draws. None are trajectories whose gradients are not known beforehand: they
+        are taken for 32, are never more than by default and never fewer than 200 of warm-up and 200 draws a chain.
+        """
+        steps = gradients // (self.chains * rows * (_TRAJECTORY if each is None else each))
+        usual = self.warmup + self.draws * self.thin
+        if each is None:
+            steps = min(max(steps, 2 * LEAST), usual)
+        after = steps - steps * self.warmup // usual
+        draws = max(min(self.draws, after), 1)
+        thin = max(after // draws, 1)
+        return dataclasses.replace(self, warmup=max(steps - draws * thin, 0), draws=draws, thin=thin)
+
 
 class Train(Module):
     """How long an optimiser runs.
@@ -93,6 +114,11 @@ class Train(Module):
     def plan(self) -> Plan:
         """Keep a learning curve of some 200 points."""
         return Plan(self.steps, 0, max(1, self.steps // _CURVE))
+
+    def within(self, gradients: int, rows: int) -> "Train":
+        """As many steps as so many gradients of single rows allow, each with 128 rows or all where they are fewer."""
+        batch = min(rows, BATCH)
+        return dataclasses.replace(self, steps=max(gradients // batch, 2), batch_size=batch)
 
 
 class Trace(NamedTuple):

@@ -1,7 +1,7 @@
 """A network without Bayes: the mode, with noise or a temperature fitted to rows held out."""
 
 import dataclasses
-from typing import Any
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -35,6 +35,10 @@ class CalibratedMAP(Method):
     """
 
     point: MAP = eqx.field(default_factory=MAP)
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """Half for each of its two fits."""
+        return dataclasses.replace(self, point=self.point.within(gradients // 2, rows))
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """The baseline `size` times, each with a key of its own."""

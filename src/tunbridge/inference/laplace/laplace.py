@@ -1,7 +1,7 @@
 """Laplace's method: a normal distribution around the mode, and the evidence that comes with it."""
 
 import dataclasses
-from typing import cast
+from typing import Self, cast
 
 import equinox as eqx
 import jax
@@ -14,10 +14,11 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Method, check_door
 from tunbridge.inference.laplace.course import Course, mode_of
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
+from tunbridge.inference.laplace.gaussian import Linearised
 from tunbridge.inference.laplace.local import Local, num_outputs, scored
 from tunbridge.inference.laplace.mode import Mode
 from tunbridge.inference.laplace.structures import Full, Kronecker, Structure
-from tunbridge.inference.laplace.tuning import Online, Tuning, Validation, as_tuning
+from tunbridge.inference.laplace.tuning import Evidence, Online, Tuning, Validation, as_tuning
 from tunbridge.inference.point.given import as_params, given
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Point, Posterior
@@ -26,6 +27,8 @@ from tunbridge.model.subsets import All, Subset
 from tunbridge.predict.links import Link, Quadrature
 from tunbridge.runtime.loop import Options
 
+_ROUNDS = 2
+"""How often scales are tuned within a budget; in each round the mode is looked for up to three times."""
 _MOST_FULL = 1500
 """The most rows of a root, or weights, for which the whole matrix is kept unless told."""
 
@@ -83,6 +86,20 @@ class Laplace(Method):
                 raise InputError(f"{name}= as {where}", repr(given)[:60], "Write tb.Laplace() for the defaults.")
         if self.damping < 0:
             raise InputError("damping of at least 0", f"{self.damping}", "Use 0, or a small number.")
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """A quarter for the mode: tuning looks for it again up to six times, with half as many steps."""
+        if self.point is None:
+            return self
+        if not isinstance(self.tune, Evidence):
+            return dataclasses.replace(self, point=self.point.within(gradients, rows))
+        point = self.point.within(gradients // (1 + 3 * _ROUNDS // 2), rows)
+        return dataclasses.replace(self, point=point, tune=dataclasses.replace(self.tune, rounds=_ROUNDS))
+
+    def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
+        """Those of the steps, and for each time the curvature was measured one of all rows."""
+        curve = posterior.gaussian.curve if isinstance(posterior, Linearised) else None
+        return super().gradients_spent(steps, posterior, rows) + len(curve["log_evidence"] if curve else ()) * rows
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Modes first, then the curvature around each."""

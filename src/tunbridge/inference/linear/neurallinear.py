@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from typing import Any
+from typing import Any, Self
 
 import jax
 import numpy as np
@@ -64,6 +64,10 @@ class NeuralLinear(Method):
 
     point: MAP | None = MAP()
     family: Family = Normal()
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """All for the features."""
+        return self if self.point is None else dataclasses.replace(self, point=self.point.within(gradients, rows))
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Features first, then the layer above each."""

@@ -43,6 +43,11 @@ class EllipticalSlice(AllRows):
 
     run: Run = Run(warmup=1000, draws=1000, thin=10)
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """Densities until a point on the ellipse is accepted."""
+        return None
+
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Refuse what has no ellipse, then all chains."""
         if isinstance(model, Model) and not model.prior.gaussian:

@@ -72,6 +72,11 @@ class HMC(Tuned):
     steps: int | None = None
     max_steps: int = 1000
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """A trajectory of them."""
+        return None
+
     def move(self, key, density, chain, step_size, inverse_mass):
         """One trajectory."""
         key_length, key_move = split(key, 2)
@@ -101,6 +106,11 @@ class NUTS(Tuned):
     """
 
     max_depth: int = eqx.field(static=True, default=10)
+
+    @property
+    def gradients_per_step(self) -> int | None:
+        """A trajectory of them."""
+        return None
 
     def move(self, key, density, chain, step_size, inverse_mass):
         """One trajectory."""

@@ -86,6 +86,11 @@ class MALA(Tuned):
     acceptance: float = eqx.field(default=0.574, converter=float)
     run: Run = Run(warmup=4000, draws=1000, thin=20)
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """One."""
+        return 1
+
     def move(self, key, density, chain, step_size, inverse_mass):
         """One step, accepted or not."""
         return adjusted(key, density, chain, step_size, inverse_mass)
@@ -118,6 +123,11 @@ class ULA(Tuned):
 
     acceptance: float = eqx.field(default=0.95, converter=float)
     run: Run = Run(warmup=2000, draws=1000, thin=20)
+
+    @property
+    def gradients_per_step(self) -> int | None:
+        """One."""
+        return 1
 
     def move(self, key, density, chain, step_size, inverse_mass):
         """One step."""

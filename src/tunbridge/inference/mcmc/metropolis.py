@@ -131,6 +131,11 @@ class RandomWalk(Adaptive):
                 "mass= tb.mass.Diagonal() or Dense()", "LowRank, which needs gradients", "Use one of these."
             )
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """One density."""
+        return 1
+
     def begin(self, key, density, position, variance):
         """The density where the chain starts, and the best step for a posterior as wide as the prior."""
         first = _BEST / jnp.sqrt(jnp.asarray(position.shape[0], position.dtype))

@@ -134,6 +134,11 @@ class MCLMC(AllRows):
             if number is not None and not number > 0:
                 raise InputError(f"{name} above 0", f"{number}", "Leave it out to have it tuned.")
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """Two."""
+        return 2
+
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """A random direction; a first step from the curvature at the start."""
         key_prior, key_curvature, key_momentum = jax.random.split(key, 3)
@@ -272,6 +277,11 @@ class AdjustedMCLMC(Tuned):
     acceptance: float = eqx.field(default=0.9, converter=float)
     length: float = eqx.field(default=1.5, converter=float)
     max_steps: int = 1000
+
+    @property
+    def gradients_per_step(self) -> int | None:
+        """A trajectory of them."""
+        return None
 
     def move(self, key, density, chain, step_size, inverse_mass):
         """One trajectory."""

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -93,6 +93,10 @@ class Descent(Iterative):
     def duration(self) -> Train:
         """How long it trains."""
         return self.train
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """All steps of its training."""
+        return dataclasses.replace(self, train=self.train.within(gradients, rows))
 
     def believed(self, model: Model) -> Model:
         """With prior scales integrated out where that has a closed form."""

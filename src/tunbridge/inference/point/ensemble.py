@@ -1,5 +1,8 @@
 """Deep ensembles."""
 
+import dataclasses
+from typing import Self
+
 import equinox as eqx
 
 from tunbridge.core import keys
@@ -29,6 +32,10 @@ class Ensemble(Method):
     def __check_init__(self):
         if self.size < 1:
             raise InputError("a size of at least 1", f"{self.size}", "Use 5 members, say.")
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """Members share them."""
+        return dataclasses.replace(self, method=self.method.within(max(gradients // self.size, 1), rows))
 
     def posteriors(self, model, data, key, size, options):
         """`size` ensembles, all their members in one call of the method."""

@@ -1,7 +1,8 @@
 """Stochastic weight averaging, Gaussian: the mean and the spread of the places where SGD wanders."""
 
+import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -18,7 +19,7 @@ from tunbridge.inference.point import descent
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import LowRankGaussian, Posterior
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Trace, Train
+from tunbridge.runtime.loop import BATCH, Trace, Train
 
 _MOST_ROWS = 128
 _POWER_STEPS = 20
@@ -97,6 +98,11 @@ class SWAG(Iterative):
     def duration(self) -> Train:
         """Training, and the path after it."""
         return Train(self.point.train.steps + self.steps, self.point.train.batch_size)
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """Half for the point, half for the path around it."""
+        steps = max(gradients // 2 // min(rows, BATCH), self.snapshots)
+        return dataclasses.replace(self, point=self.point.within(gradients // 2, rows), steps=steps)
 
     def batch_size(self, num: int) -> int | None:
         """As the point estimate says, or about a quarter of the rows, at most 128."""

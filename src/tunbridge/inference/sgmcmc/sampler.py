@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -29,10 +29,9 @@ from tunbridge.inference.sgmcmc.subsampling import SVRG, Estimator, Plain, Slope
 from tunbridge.inference.sgmcmc.temperature import Thermometer
 from tunbridge.inference.sgmcmc.tuning import Measured, Tuning
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Options, Run, Trace
+from tunbridge.runtime.loop import BATCH, Options, Run, Trace
 from tunbridge.runtime.schedules import Constant, Pacing
 
-_BATCH = 128
 _MEMORY = 0.99
 """Of the running mean of kinetic energies."""
 _NOISE_MEMORY = 0.999
@@ -126,9 +125,19 @@ class StochasticGradient(Thermometer):
         """The variance of the gradient's noise that is taken off the injected noise; None has it measured."""
         return 0.0
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """One."""
+        return 1
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """Chains share them, in batches of at most 128 rows."""
+        run = self.run.within(gradients, min(rows, BATCH), 1)
+        return dataclasses.replace(self, run=dataclasses.replace(run, batch_size=min(rows, BATCH)))
+
     def batch_size(self, num: int) -> int | None:
         """At most 128 of the rows unless told."""
-        return min(num, _BATCH) if self.run.batch_size is None else self.run.batch_size
+        return min(num, BATCH) if self.run.batch_size is None else self.run.batch_size
 
     def start(self, key: Key, target: Target, batch: Data) -> Params:
         """The network's own initial weights, all else at its prior's median."""

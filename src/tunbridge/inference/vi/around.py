@@ -66,6 +66,18 @@ class AroundPoint(Iterative):
         """How long it trains."""
         return self.train
 
+    def within(self, gradients: int, rows: int) -> Self:
+        """Half for the point, half for the distribution around it; all for that where it has no point."""
+        if self.point is None:
+            return dataclasses.replace(self, train=self.train.within(gradients // self.num_samples, rows))
+        point = MAP() if self.point == "map" else self.point
+        train = self.train.within(gradients // (2 * self.num_samples), rows)
+        return dataclasses.replace(self, point=point.within(gradients // 2, rows), train=train)
+
+    def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
+        """One for each sample of the weights."""
+        return self.num_samples * super().gradients_spent(steps, posterior, rows)
+
     def settled(self, model: Model, like: Params) -> Self:
         """The method with what depends on the model settled, and nothing that the loop does not need."""
         return dataclasses.replace(self, point=None)
