@@ -7,6 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 from toys import quick
+from tunbridge.core.names import LIKELIHOODS
 from tunbridge.core.types import Likelihood
 from tunbridge.model.likelihoods import (
     Bernoulli,
@@ -21,6 +22,7 @@ from tunbridge.model.likelihoods import (
     Poisson,
     StudentT,
 )
+from tunbridge.model.likelihoods.base import OneScale
 
 
 def line(nodes):
@@ -70,6 +72,19 @@ def squared(root):
 
 def log_prob(likelihood, f, y, noise):
     return likelihood.distribution(f[None], noise).log_prob(y[None])[0]
+
+
+def test_every_likelihood_has_a_case_and_none_inherits_its_information():
+    assert {type(likelihood) for likelihood, _ in CASES.values()} == set(LIKELIHOODS.values())
+
+    class Logistic(OneScale):
+        scale: float = 1.0
+
+        def distribution(self, outputs, noise=()):
+            return dist.Logistic(outputs, self.scale).to_event(1)
+
+    with pytest.raises(TypeError, match="fisher_root"):
+        Logistic()
 
 
 @pytest.mark.parametrize("name", quick(CASES, ("student-t",)))

@@ -127,10 +127,6 @@ class OneScale(Noisy, OfNumbers):
         check_width(self.scale, "scale", y.shape[1])
         return y.shape[1]
 
-    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        """Diagonal, 1 / scale."""
-        return diagonal(1.0 / by_output(jnp.asarray(self.values(noise)), outputs))
-
     def in_units(self, scale: Array) -> Self:
         """The same noise for y / scale; a prior refers to the new units as it stands."""
         return dataclasses.replace(self, scale=transforms.divided(self.scale, scale))

@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
-from tunbridge.model.likelihoods.base import OneScale, by_output
+from tunbridge.model.likelihoods.base import OneScale, by_output, diagonal
 
 
 class Gaussian(OneScale):
@@ -32,3 +32,7 @@ class Gaussian(OneScale):
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
         """Normal around the outputs."""
         return dist.Normal(outputs, by_output(self.sigma(noise), outputs), validate_args=False).to_event(1)
+
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Diagonal, 1 / scale."""
+        return diagonal(1.0 / by_output(jnp.asarray(self.values(noise)), outputs))

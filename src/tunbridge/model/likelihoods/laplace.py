@@ -10,7 +10,7 @@ from numpyro.distributions import Distribution
 
 from tunbridge.core.types import PyTree
 from tunbridge.model import transforms
-from tunbridge.model.likelihoods.base import OneScale, by_output
+from tunbridge.model.likelihoods.base import OneScale, by_output, diagonal
 
 
 class Laplace(OneScale):
@@ -38,3 +38,7 @@ class Laplace(OneScale):
         return dist.Laplace(outputs, by_output(jnp.asarray(self.values(noise)), outputs), validate_args=False).to_event(
             1
         )
+
+    def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Diagonal, 1 / scale."""
+        return diagonal(1.0 / by_output(jnp.asarray(self.values(noise)), outputs))
