@@ -189,7 +189,7 @@ def test_a_law_is_normalised_and_its_samples_have_its_density(name, key, x64):
     assert stats.kstest(draws, lambda w: np.interp(w, grid, np.cumsum(mass))).pvalue > 1e-4
 
 
-@pytest.mark.parametrize("name", quick(MIXTURES, ("inverse-gamma variance",)))
+@pytest.mark.parametrize("name", quick(MIXTURES, ("regularised horseshoe",)))
 def test_two_stage_samplers_have_their_marginals(name, key, x64):
     """Scales are integrated by quadrature over the prior's own density of them; KS at level 1e-4, as above."""
     prior, closed = MIXTURES[name]
