@@ -29,8 +29,8 @@ whose posterior is known by quadrature. That fit must keep its promise, survive 
 treat unknowns as agreed; every fourth must also resume an interrupted run to the bit, and every fourth compile nothing
 for a table of another length. A third of the likelihoods, another one each week, meet priors and networks. Answers of
 PyTorch are on file (`tests/model/torch_recorded.npz`), and compared with PyTorch itself where it is installed.
-`make test-all` adds a quarter of the pairs of a method and a likelihood or a prior (another one each week), all promises
-with three keys, and the long statistical tests.
+`make test-all` adds a quarter of the pairs of a method and a likelihood or a prior (another one each week), all
+promises with three keys, and the long statistical tests.
 
 Compiling is most of what tests cost, so programs are compiled without optimisation, unless a test is marked
 `optimised`, and kept in the user's cache folder under the version of JAX and the kind of processor.
