@@ -233,10 +233,11 @@ class Dates:
         """The times, and which of the cells are none."""
         day, month = (self.one, self.two) if day_first else (self.two, self.one)
         months = ((self.year - 1970) * 12 + np.clip(month, 1, 12) - 1).astype("datetime64[M]")
-        first, end = months.astype("datetime64[D]"), (months + 1).astype("datetime64[D]")
+        first, end = months.astype("datetime64[D]"), (months + np.timedelta64(1, "M")).astype("datetime64[D]")
         length = (end - first).astype(int)
         wrong = self.there & ((month < 1) | (month > 12) | (day < 1) | (day > length) | (self.seconds >= 86400))
-        times = (first + (day - 1)).astype("datetime64[s]") + self.seconds
+        days = first + (day - 1).astype("timedelta64[D]")
+        times = days.astype("datetime64[s]") + self.seconds.astype("timedelta64[s]")
         return pa.array(times, mask=~self.there), wrong
 
 

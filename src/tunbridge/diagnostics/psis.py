@@ -34,7 +34,7 @@ class Loo:
     @property
     def se(self) -> float:
         """The standard error of the sum, as of independent points."""
-        return float(np.sqrt(len(self.elpd_i) * self.elpd_i.var()))
+        return float(np.sqrt(len(self.elpd_i) * self.elpd_i.var(ddof=1)))
 
     @property
     def high(self) -> float:
