@@ -3,15 +3,21 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 
-.PHONY: demo test test-all test-lowest testing lint docs bench clean
+.PHONY: demo test test-all test-lowest testing lint fast all docs bench clean
 
 demo: $(VENV)/.core            ## a real table and a curve with a gap, in about a minute: demo/report.html
 	$(BIN)/tunbridge demo --out demo --overwrite
 
-test: lint                     ## everything but the slow tests
+test: $(VENV)/.test            ## style and types beside everything but the slow tests
+	$(MAKE) -j 2 lint fast
+
+test-all: $(VENV)/.test        ## the slow tests too
+	$(MAKE) -j 2 lint all
+
+fast: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadfile -m "not slow"
 
-test-all: lint                 ## the slow tests too
+all: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-lowest:                   ## the tests with the lowest version of every dependency, in build/lowest

@@ -26,6 +26,7 @@ matplotlib.use("Agg")
 _QUICKLY = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1"
 jax.config.update("jax_disable_most_optimizations", _QUICKLY)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_traceback_in_locations_limit", 0)  # lines of source in programs that nobody reads
 
 
 gc.disable()  # nothing that is imported goes away

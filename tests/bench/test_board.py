@@ -40,6 +40,7 @@ def full():
     return tb.bench.page(rows(), title="A benchmark", command="tunbridge bench small --splits 0-3")
 
 
+@pytest.mark.slow
 def test_a_page_has_every_section(full):
     found = headings(full)
     assert [name for name in SECTIONS if name not in found] == []
@@ -47,12 +48,14 @@ def test_a_page_has_every_section(full):
     assert plt.get_fignums() == []
 
 
+@pytest.mark.slow
 def test_a_page_needs_no_network(full):
     assert re.findall(r'(?:src|href)="(?!data:image/png;base64,)', full) == []
     assert "<script" not in full
     assert "http" not in re.sub(r"http-equiv", "", full)
 
 
+@pytest.mark.slow
 def test_a_page_shows_failures_settings_and_how_it_was_made(full):
     assert "NumericalError: Stopped at step 3" in full
     assert '<td class="words">diabetes: R-hat is 1.2</td>' in full

@@ -36,6 +36,7 @@ def test_the_picture_has_a_panel_for_each_method(gap):
     assert [axes.get_title().split(":")[0] for axes in shown] == ["map", "ensemble"]
 
 
+@pytest.mark.slow
 def test_the_section_shows_the_picture_and_the_table(gap):
     page = Page("title", "lead")
     gap_section(gap)(page)

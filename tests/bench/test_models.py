@@ -74,6 +74,7 @@ def test_probabilities_are_ratios_of_evidences(ranking):
     np.testing.assert_allclose(np.log(probability[0] / probability[1:]), value[0] - value[1:], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_ranking_says_its_units_and_its_rank_correlation(ranking, rows):
     assert f"n log sd(y) = {20 * np.log(rows[1].std()):,.2f}" in " ".join(str(ranking).split())
     nll = {row["model"]: row["NLL"] for row in ranking.rows}
@@ -82,6 +83,7 @@ def test_a_ranking_says_its_units_and_its_rank_correlation(ranking, rows):
     assert "log score: 0.50 over 3 models" in " ".join(str(ranking).split())
 
 
+@pytest.mark.slow
 def test_evidence_is_drawn_against_the_test_nll(ranking):
     axes = tb.plots.evidence(ranking)
     assert {text.get_text() for text in axes.texts} == set(SUBSETS)

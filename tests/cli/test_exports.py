@@ -43,6 +43,7 @@ def test_a_german_export_is_read_as_its_author_meant_it(fitted):
     assert [column["date"] for column in facts["encoding"]["features"]] == [False, True, False]
 
 
+@pytest.mark.slow
 def test_new_rows_are_read_by_the_conventions_of_the_training_rows(fitted, tmp_path):
     """Alone, each cell could mean two things: 10,250 and 01/03/2020."""
     one = tmp_path / "one.csv"
@@ -54,6 +55,7 @@ def test_new_rows_are_read_by_the_conventions_of_the_training_rows(fitted, tmp_p
     assert answers[0][0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "sentence"),
     [

@@ -135,7 +135,7 @@ def test_sound_tables_get_a_posterior_and_a_report(frame):
         _judged(frame, False, "--hidden", "3", "-q")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True, database=None)
 @given(frame=frames(), parquet=st.booleans())
 def test_tables_end_in_a_sentence_or_reach_the_fit(frame, parquet):
     test_thousands_of_tables_end_in_a_sentence_or_reach_the_fit.hypothesis.inner_test(frame, parquet)

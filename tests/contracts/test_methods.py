@@ -193,12 +193,12 @@ TURNS = [
         likelihood,
         prior,
         NETWORKS[turn % len(NETWORKS)],
-        marks=() if turn < len(LIKELIHOODS) and turn % 3 == WEEK % 3 else pytest.mark.slow,
+        marks=() if turn < len(LIKELIHOODS) and turn % 6 == WEEK % 6 else pytest.mark.slow,
     )
     for turn, (likelihood, prior) in enumerate(zip(itertools.cycle(LIKELIHOODS), zoo.FREE, strict=False))
 ]
-"""Likelihoods, priors and networks in turns: in the fast tests a third of the likelihoods, another one each week, with
-every network; in all tests each prior."""
+"""Likelihoods, priors and networks in turns: in the fast tests two of the likelihoods, others each week; in all
+tests each prior with every network."""
 
 
 @pytest.mark.parametrize(("likelihood", "prior", "network"), TURNS)

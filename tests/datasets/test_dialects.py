@@ -202,6 +202,7 @@ def test_a_cell_that_python_cannot_read_leaves_the_number_of_the_row(tmp_path):
         sheet.refuse_missing(["a", "b"])
 
 
+@pytest.mark.slow
 def test_many_rows_are_read_by_columns(tmp_path):
     """Text columns are looked at with Arrow, never cell by cell: decimal commas and dates over all rows."""
     num = 200_000

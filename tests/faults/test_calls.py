@@ -97,11 +97,11 @@ def _posteriors(all_kinds):
     return [method.fit(model(), data, key=key, progress=False) for method in methods]
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [8, pytest.param(400, marks=pytest.mark.slow)])
 def test_posteriors_raise_nothing_but_their_own_errors(times):
     rng, found = random.Random(2), []
     good = {"x": table().x[:3], "key": jax.random.key(1), "num": 2}
-    for posterior in _posteriors(times > 20):
+    for posterior in _posteriors(times > 8):
         for _ in range(times):
             wrong = {name: rng.choice(BAD) if rng.random() < 0.5 else value for name, value in good.items()}
             found.append(_outcome(posterior.sample, wrong["key"], wrong["num"]))

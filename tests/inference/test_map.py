@@ -66,12 +66,15 @@ def test_map_is_weight_decay_step_by_step(momentum, key, x64):
     def loss(w):
         return jnp.mean(0.5 * (rows.y - bound.network.apply(w, rows.x)) ** 2) / sigma**2
 
-    velocity, path = jax.tree.map(jnp.zeros_like, weights), []
-    for _ in range(25):
-        slope = jax.grad(loss)(weights)
-        decayed = jax.tree.map(lambda g, w: g + w / (num * tau**2), slope, weights)
+    @jax.jit
+    def step(weights, velocity):
+        decayed = jax.tree.map(lambda g, w: g + w / (num * tau**2), jax.grad(loss)(weights), weights)
         velocity = jax.tree.map(lambda v, g: (momentum or 0.0) * v + g, velocity, decayed)
-        weights = jax.tree.map(lambda w, v: w - step_size * v, weights, velocity)
+        return jax.tree.map(lambda w, v: w - step_size * v, weights, velocity), velocity
+
+    velocity, path = jax.tree.map(np.zeros_like, weights), []
+    for _ in range(25):
+        weights, velocity = step(weights, velocity)
         path.append(ravel(weights))
     start = tb.Params(jax.jit(bound.network.init)(key, rows.x))
     for steps in (1, 2, 7, 25):

@@ -163,11 +163,15 @@ def test_several_tasks_add_their_log_densities(x64):
     likelihood, f = BOTH.bind(Y), jnp.linspace(-1.0, 1.0, 12).reshape(2, 6)
     noise = ((jnp.log(jnp.asarray(0.5)),), (), ())
     assert likelihood.num_outputs(Y) == 6
+
+    @jax.jit
+    def each(f):
+        total = Gaussian(0.5).distribution(f[:, :2]).log_prob(Y[:, :2])
+        total += Categorical(3).distribution(f[:, 2:5]).log_prob(Y[:, 2].astype(int))
+        return total + Poisson().distribution(f[:, 5:]).log_prob(Y[:, 3:])
+
     found = likelihood.distribution(f, noise)
-    wanted = Gaussian(0.5).distribution(f[:, :2]).log_prob(Y[:, :2])
-    wanted += Categorical(3).distribution(f[:, 2:5]).log_prob(Y[:, 2].astype(int))
-    wanted += Poisson().distribution(f[:, 5:]).log_prob(Y[:, 3:])
-    np.testing.assert_allclose(found.log_prob(Y), wanted, rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(lambda f: likelihood.distribution(f, noise).log_prob(Y))(f), each(f), rtol=1e-12)
     assert (found.batch_shape, found.event_shape) == ((2,), (4,))
     assert found.sample(jax.random.key(0)).shape == (2, 4)
     assert likelihood.measured(Y).tolist() == [True, True, False, False]

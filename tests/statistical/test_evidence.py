@@ -46,6 +46,7 @@ def test_maximum_likelihood_is_sure_by_heart_and_too_sure_of_the_rest(digits, ke
     assert -tb.metrics.log_score(new, y[rows["new"]]) > -10 * tb.metrics.log_score(seen, y[rows["seen"]])
 
 
+@pytest.mark.slow
 def test_laplace_opens_in_a_gap_by_more_than_three_and_a_point_estimate_does_not(key):
     """The inter-quartile range of y in the gap over that among the data."""
     prior = tb.priors.Normal((2.0, tb.priors.fan_in(2.0)))

@@ -368,6 +368,7 @@ def test_wrong_calls_are_refused():
         moves.Rescaling(paths=rows).check(bound(unknown, priors.Normal(1.0))[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [0.0, np.nan])
 def test_units_that_are_zero_or_not_numbers_stay(number, key):
     model, _ = bound()
