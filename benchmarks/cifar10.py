@@ -153,7 +153,7 @@ def curve(fit: Fit, functions: np.ndarray, data: Problem, epoch: int) -> dict[st
     """Scores of the mean of the first draws of all chains, and when they were there."""
     run = fit.method.run
     after = run.thin * (1 + np.arange(run.draws))
-    steps = run.warmup + after[fit.method.are_draws(after - 1)]
+    steps = run.warmup + after[fit.method.schedule.samples(after - 1)]
     found: dict[str, list[float]] = {}
     total, done = 0.0, 0
     for num in np.unique(np.geomspace(1, functions.shape[1], POINTS).round().astype(int)):

@@ -332,7 +332,7 @@ def estimates(method: Any, target: tb.Target, q: Any, rows: tb.Data, keys: Any) 
 
 
 def variance(options: dict[str, Any], target: tb.Target, q: Any, rows: tb.Data, num: int = 1000) -> dict[str, float]:
-    method = tb.MeanField(num_samples=10, **options).settled(target.model, q.mean)
+    method = tb.MeanField(num_samples=10, **options).bind(target.model)
 
     drawn = jax.tree.leaves(estimates(method, target, q, rows, jax.random.split(jax.random.key(3), num)))
     flat = np.concatenate([np.asarray(leaf).reshape(num, -1) for leaf in drawn], axis=1)

@@ -37,7 +37,7 @@ class Method(Module):
 
     @abc.abstractmethod
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """`size` independent posteriors of one model and data."""
+        """`size` independent posteriors of a model that is bound to its data: what `fit` asks for."""
 
     @checked
     def fit(
@@ -82,7 +82,7 @@ class Method(Module):
         programs.keep()
         programs.bound()
         with contextlib.nullcontext() if checkpoint is None else files.locked(Path(checkpoint)):
-            (posterior,) = self.posteriors(model, as_data(data), key, 1, options)
+            (posterior,) = self.posteriors(*bound(model, as_data(data)), key, 1, options)
         record = provenance.record(self, posterior.model, time.perf_counter() - began, clock.cut)
         logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))
         return dataclasses.replace(posterior, provenance=record)
@@ -102,8 +102,10 @@ class Method(Module):
 class Iterative(Method):
     """A method that takes steps.
 
-    Hyperparameters are leaves: another value compiles nothing. `start`, `init`, `step`, `keep` and `done` are pure
-    and run inside jit; a batch is always given, and full-data methods receive all of it.
+    `posteriors` is the same for all: `check` refuses, `settle` finds what depends on all rows, the loop calls `start`,
+    `init`, `step` and `keep`, and `posterior` makes of their traces what a user gets. Hyperparameters are leaves:
+    another value compiles nothing. `start`, `init`, `step`, `keep` and `done` are pure and run inside jit; a batch is
+    always given, and full-data methods receive all of it.
     """
 
     @property
@@ -177,6 +179,15 @@ class Iterative(Method):
         """The model as this method takes it: as it is."""
         return model
 
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """InputError, before anything is computed, where the method cannot take the model, the data or the start."""
+
+    def settle(
+        self, model: Model, data: Data | Stream, key: Key, size: int, options: Options
+    ) -> tuple["Iterative", Options]:
+        """The method with what depends on the model and on all rows, and the options of its loop."""
+        return self, options
+
     def batch_size(self, num: int) -> int | None:
         """How many of `num` rows a step sees; None is all of them."""
         return self.duration.batch_size
@@ -187,13 +198,13 @@ class Iterative(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """All members of all posteriors, driven in one loop."""
-        check_door(model)
         model = self.believed(model)
-        if isinstance(data, Stream):
-            model, rows = model.bind(data.first)
-        else:
-            model, data = model.bind(data)
-            rows = data
+        self.check(model, data, options)
+        method, options = self.settle(model, data, keys.fold_in(key, 3), size, options)
+        return method._run(model, data, key, size, options)
+
+    def _run(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
+        rows = first_rows(model, data)
         duration = dataclasses.replace(self.duration, batch_size=self.batch_size(data.num))
         chains, temperature = 1, 1.0
         if isinstance(duration, Run):
@@ -237,7 +248,18 @@ class Iterative(Method):
         return full
 
 
-def check_door(model: Model) -> None:
-    """InputError unless a method can start from the model's prior."""
+def bound(model: Model, data: Data | Stream) -> tuple[Model, Data | Stream]:
+    """Model and data made to fit each other, once; InputError if they do not, or nothing can start from the prior."""
     if not model.prior.proper:
         raise improper(type(model.prior).__name__)
+    if isinstance(data, Stream):
+        return model.bind(data.first)[0], data
+    return model.bind(data)
+
+
+def first_rows(model: Model, data: Data | Stream) -> Data:
+    """The rows, or those of a stream's first batch, with targets as the likelihood takes them."""
+    if isinstance(data, Stream):
+        first = data.first
+        return Data(first.x, model.likelihood.check(first.y), first.weight)
+    return data

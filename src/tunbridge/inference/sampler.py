@@ -96,13 +96,19 @@ class Sampler(Iterative):
         """A draw from the prior."""
         return target.model.sample_params(key, batch.x)
 
-    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Refuse inputs to be kept at that the network cannot take; then all chains."""
-        if self.run.keep is not None and isinstance(model, Model):
-            bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
-            weights = jax.eval_shape(bound.network.init, jax.random.key(0), rows.x)
-            bound.check_inputs(weights, self.run.keep)
-        return super().posteriors(model, data, key, size, options)
+    @property
+    def subsamples(self) -> bool:
+        """Whether a step may look at some of the rows only."""
+        return False
+
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """Batches, where a step has to look at all rows; inputs to be kept at that the network cannot take."""
+        if not self.subsamples and (self.run.batch_size is not None or isinstance(data, Stream)):
+            got = "a stream of batches" if isinstance(data, Stream) else f"batch_size={self.run.batch_size}"
+            expected = "all rows at every step, which this sampler needs to be exact"
+            raise InputError(expected, got, "Leave batch_size out, and pass tb.Data; or use tb.SGHMC().")
+        if self.run.keep is not None:
+            model.check_inputs(jax.eval_shape(model.network.init, jax.random.key(0), model.example()), self.run.keep)
 
     def keep(self, target: Target, state: PyTree) -> PyTree:
         """The position; or the outputs at the inputs of `Run.keep`, and the noise."""

@@ -61,6 +61,10 @@ class Model(Module):
         model.check_inputs(weights, data.x, num)
         return model, Data(data.x, y, data.weight)
 
+    def marginal(self) -> "Model":
+        """The model with prior scales integrated out where that has a closed form."""
+        return dataclasses.replace(self, prior=self.prior.marginal())
+
     def example(self) -> jax.ShapeDtypeStruct:
         """The shape and dtype of an x of one row."""
         if self.inputs is None:

@@ -35,7 +35,7 @@ def _setting():
 
 def _estimates(method, model, data, q):
     like = jax.eval_shape(lambda: q.mean)
-    method, target = method.settled(model, like), tb.Target(model, float(data.num))
+    method, target = method.bind(model), tb.Target(model, float(data.num))
     keys = jax.random.split(jax.random.key(4), NUM)
     share = jnp.ones(())
     slopes = jax.jit(jax.vmap(lambda key: method.slopes(key, target, q, data, share)[1]))(keys)

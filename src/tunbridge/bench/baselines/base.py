@@ -16,7 +16,7 @@ from tunbridge.core.data import Data, Stream, check_x
 from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Predictive
-from tunbridge.inference.base import Method, check_door
+from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior, Weightless
 from tunbridge.inference.summary import Summary
 from tunbridge.model.likelihoods import Categorical
@@ -109,19 +109,17 @@ class Baseline(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """The baseline `size` times, each with a key of its own."""
-        bound, taken = check_kind(model, data)
-        rows = _rows(bound, taken)
+        rows = _rows(model, check_kind(model, data))
         found: list[Posterior] = []
         for each in jax.random.split(key, size):
             with threadpool_limits(1):  # on a busy machine threads that wait for one another take fifty times as long
                 learnt, note = self.learn(rows, each)
-            found.append(Fitted(bound, each, learnt, notes=(note,)))
+            found.append(Fitted(model, each, learnt, notes=(note,)))
         return found
 
 
-def check_kind(model: Model, data: Data | Stream) -> tuple[Model, Data]:
-    """Model and data bound to each other; InputError unless they are of numbers or classes, and all rows at hand."""
-    check_door(model)
+def check_kind(model: Model, data: Data | Stream) -> Data:
+    """The data; InputError unless it is of numbers or classes, and all rows at hand."""
     if not isinstance(model.likelihood, OfNumbers | OfClasses):
         got = type(model.likelihood).__name__
         raise InputError("a likelihood of numbers or of classes for a baseline", got, "Compare without baselines.")
@@ -129,7 +127,7 @@ def check_kind(model: Model, data: Data | Stream) -> tuple[Model, Data]:
         raise InputError("rows in memory for a baseline", "a stream", "Compare without baselines.")
     if data.num < _FEWEST:
         raise InputError(f"at least {_FEWEST} rows for a baseline", f"{data.num}", "Compare without baselines.")
-    return model.bind(data)
+    return data
 
 
 def _rows(model: Model, data: Data) -> Rows:

@@ -42,9 +42,9 @@ class CalibratedMAP(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """The baseline `size` times, each with a key of its own."""
-        bound, rows = check_kind(model, data)
+        rows = check_kind(model, data)
         return [
-            self._one(bound, rows, each, options.within(f"{number}"), (number / size, (number + 1) / size))
+            self._one(model, rows, each, options.within(f"{number}"), (number / size, (number + 1) / size))
             for number, each in enumerate(jax.random.split(key, size))
         ]
 

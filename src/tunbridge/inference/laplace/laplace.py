@@ -11,7 +11,7 @@ from tunbridge.core import keys
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
-from tunbridge.inference.base import Method, check_door
+from tunbridge.inference.base import Method
 from tunbridge.inference.laplace.course import Course, mode_of
 from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
 from tunbridge.inference.laplace.gaussian import Linearised
@@ -103,13 +103,11 @@ class Laplace(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Modes first, then the curvature around each."""
-        check_door(model)
-        model = dataclasses.replace(model, prior=model.prior.marginal())
-        bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
-        self._refuse(bound, data)
+        model = model.marginal()
+        self._refuse(model, data)
         pair = keys.split(key)
-        points = self._points(model, bound, data, keys.one(pair, 0), size, options)
-        rows, each = scored(bound, data), keys.split(keys.one(pair, 1), size)
+        points = self._points(model, data, keys.one(pair, 0), size, options)
+        rows, each = scored(model, data), keys.split(keys.one(pair, 1), size)
         found: list[Posterior] = []
         for number, point in enumerate(points):
             course = Course(self, point.model, rows, keys.one(each, number), options, number)
@@ -133,15 +131,13 @@ class Laplace(Method):
         small = min(num, rows * columns) <= _MOST_FULL and num <= 20 * _MOST_FULL
         return Full() if small or not isinstance(self.curvature, Outer) else Kronecker()
 
-    def _points(
-        self, model: Model, bound: Model, data: Data | Stream, key: Key, size: int, options: Options
-    ) -> list[Posterior]:
+    def _points(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         if self.point is None:
-            return [Point(bound, key, given(bound, options.init)) for _ in range(size)]
-        options = dataclasses.replace(options, init=as_params(bound, options.init))
+            return [Point(model, key, given(model, options.init)) for _ in range(size)]
+        options = dataclasses.replace(options, init=as_params(model, options.init))
         method: MAP | Mode = self.point
         if isinstance(self.tune, Online):
-            method = mode_of(self.point, 1, bound)
+            method = mode_of(self.point, 1, model)
         return method.posteriors(model, data, key, size, options.within("mode"))
 
 

@@ -11,7 +11,7 @@ from tunbridge.core import memory
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key, Params
-from tunbridge.inference.base import Method, check_door
+from tunbridge.inference.base import Method, first_rows
 from tunbridge.inference.linear import door, evidence, features
 from tunbridge.inference.linear.conjugate import Family, Normal
 from tunbridge.inference.linear.moments import Moments, alike, num_bytes
@@ -71,15 +71,13 @@ class NeuralLinear(Method):
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Features first, then the layer above each."""
-        check_door(model)
-        model = dataclasses.replace(model, prior=model.prior.marginal())
-        bound, rows = model.bind(data.first if isinstance(data, Stream) else data)
-        self._refuse(bound, np.asarray(rows.x)[: door.TRIED_ROWS])
+        model = model.marginal()
+        self._refuse(model, np.asarray(first_rows(model, data).x)[: door.TRIED_ROWS])
         points: list[Any]
         if self.point is None:
-            points = [Point(bound, key, given(bound, options.init))] * size
+            points = [Point(model, key, given(model, options.init))] * size
         else:
-            options = dataclasses.replace(options, init=as_params(bound, options.init))
+            options = dataclasses.replace(options, init=as_params(model, options.init))
             points = self.point.posteriors(model, data, key, size, options)
         keys = jax.random.split(jax.random.fold_in(key, 1), size)
         return [self._above(point, data, own) for point, own in zip(points, keys, strict=True)]

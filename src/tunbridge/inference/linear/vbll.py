@@ -11,7 +11,7 @@ from tunbridge.core import memory
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params, PyTree, Scalar
-from tunbridge.inference.base import check_door
+from tunbridge.inference.base import first_rows
 from tunbridge.inference.linear import bound, door, features
 from tunbridge.inference.linear.bound import Layer
 from tunbridge.inference.linear.variational import VariationalLayer
@@ -62,12 +62,9 @@ class VBLL(Descent):
     (1, 9, 9)
     """
 
-    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """As every method that takes steps, where there is such a layer."""
-        check_door(model)
-        bound_model, rows = self.believed(model).bind(data.first if isinstance(data, Stream) else data)
-        _refuse(bound_model, np.asarray(rows.x)[: door.TRIED_ROWS])
-        return super().posteriors(model, data, key, size, options)
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """Networks and priors without such a layer."""
+        _refuse(model, np.asarray(first_rows(model, data).x)[: door.TRIED_ROWS])
 
     def extra(self, target: Target, params: Params, batch: Data) -> Layer:
         """A layer that does not spread yet."""

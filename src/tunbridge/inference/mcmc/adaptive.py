@@ -4,6 +4,7 @@ import abc
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,9 +17,8 @@ from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.mcmc import tuning
 from tunbridge.inference.mcmc.mass import Diagonal, Mass
-from tunbridge.inference.mcmc.sampler import AllRows
 from tunbridge.inference.mcmc.tuning import Report, Tuning
-from tunbridge.inference.sampler import Info, log_density
+from tunbridge.inference.sampler import Info, Sampler, log_density
 from tunbridge.model.model import Target
 from tunbridge.runtime.loop import Trace
 
@@ -38,10 +38,11 @@ class State(NamedTuple):
         return self.chain.position
 
 
-class Adaptive(AllRows):
+class Adaptive(Sampler):
     """A sampler whose step size follows the acceptance it meets in warm-up, and whose mass matrix all chains agree on.
 
-    A subclass says how a chain begins (`begin`) and what one transition is (`move`).
+    A subclass says what one transition is (`move`). Chains begin with the gradient where they are, and with a step of
+    one over the root of the largest curvature there, measured in the prior's scales.
     """
 
     step_size: float | None = None
@@ -54,17 +55,20 @@ class Adaptive(AllRows):
         if self.acceptance is not None and not 0.0 < self.acceptance < 1.0:
             raise InputError("an acceptance between 0 and 1", f"{self.acceptance}", "Try 0.8.")
 
-    @abc.abstractmethod
     def begin(self, key: Key, density: Density, position: Array, variance: Array) -> tuple[Any, Array]:
         """The kernel's first state, and a step size to begin with, in units of the prior's scales."""
+        chain = blackjax.hmc.init(position, density)
+        if self.step_size is not None:
+            return chain, jnp.ones((), position.dtype)
+        return chain, 1.0 / jnp.sqrt(scales.curvature(key, jax.grad(density), position, variance))
 
     @abc.abstractmethod
     def move(self, key: Key, density: Density, chain: Any, step_size: Array, inverse_mass: PyTree) -> tuple[Any, Info]:
         """One transition."""
 
-    @abc.abstractmethod
-    def slope(self, chain: Any) -> Array:
-        """The gradient of the log density where a chain is; zeros where none is computed."""
+    def gradient(self, chain: Any) -> Array:
+        """The gradient of the log density where a chain is, as the kernel has left it."""
+        return chain.logdensity_grad
 
     def wanted(self, num: int) -> Any:
         """The acceptance that the step size is tuned to, in `num` dimensions."""
@@ -88,8 +92,7 @@ class Adaptive(AllRows):
         tuned, dtype, num = state.tuning, state.position.dtype, state.position.shape[0]
         step_size = tuned.step_size if self.step_size is None else jnp.asarray(self.step_size, dtype)
         chain, info = self.transition(key, log_density(target, batch), state, step_size)
-        slope = self.slope(chain)
-        tuned = tuning.follow(tuned, self.mass, chain.position, slope, info.acceptance, self.wanted(num))
+        tuned = tuning.follow(tuned, self.mass, chain.position, self.gradient(chain), info.acceptance, self.wanted(num))
         return State(chain, tuned), info
 
     def meetings(self, warmup: int) -> tuple[int, ...]:

@@ -11,9 +11,7 @@ from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, Params
-from tunbridge.inference.mcmc.sampler import AllRows
-from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.sampler import Info, shapes
+from tunbridge.inference.sampler import Info, Sampler, shapes
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run
 
@@ -25,7 +23,7 @@ class State(NamedTuple):
     log_density: Array
 
 
-class EllipticalSlice(AllRows):
+class EllipticalSlice(Sampler):
     r"""Elliptical slice sampling :cite:p:`murray2010elliptical`, for normal priors.
 
     With :math:`\nu` drawn from the prior of the weights, the chain moves to a point of the ellipse
@@ -48,15 +46,15 @@ class EllipticalSlice(AllRows):
         """Densities until a point on the ellipse is accepted."""
         return None
 
-    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Refuse what has no ellipse, then all chains."""
-        if isinstance(model, Model) and not model.prior.gaussian:
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """What has no ellipse."""
+        super().check(model, data, options)
+        if not model.prior.gaussian:
             raise InputError(
                 "a prior that is normal given its scales", type(model.prior).__name__, "Use tb.NUTS(), say."
             )
         if self.run.temperature != 1.0:
             raise InputError("a temperature of 1", f"{self.run.temperature}", "Use tb.NUTS(), say.")
-        return super().posteriors(model, data, key, size, options)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """The density where the chain starts."""

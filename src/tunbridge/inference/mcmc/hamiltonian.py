@@ -11,30 +11,9 @@ from blackjax.mcmc.hmc import HMCState
 from jax import Array
 
 from tunbridge.core.random import split
-from tunbridge.core.types import Key, PyTree
-from tunbridge.inference import scales
-from tunbridge.inference.mcmc.adaptive import Adaptive, Density
+from tunbridge.core.types import PyTree
+from tunbridge.inference.mcmc.adaptive import Adaptive
 from tunbridge.inference.sampler import Info
-
-
-class Tuned(Adaptive):
-    """A sampler that follows gradients, whose step size and mass matrix are tuned in warm-up.
-
-    The first step size is one over the root of the largest curvature at the start, measured in the prior's scales.
-    """
-
-    acceptance: float = eqx.field(default=0.9, converter=float)
-
-    def begin(self, key: Key, density: Density, position: Array, variance: Array) -> tuple[HMCState, Array]:
-        """The density and its gradient where the chain starts, and a first step size from the curvature there."""
-        chain = blackjax.hmc.init(position, density)
-        if self.step_size is not None:
-            return chain, jnp.ones((), position.dtype)
-        return chain, 1.0 / jnp.sqrt(scales.curvature(key, jax.grad(density), position, variance))
-
-    def slope(self, chain: HMCState) -> Array:
-        """As the kernel has left it."""
-        return chain.logdensity_grad
 
 
 def energies(chain: HMCState, momentum: Array, inverse_mass: PyTree) -> Array:
@@ -42,7 +21,7 @@ def energies(chain: HMCState, momentum: Array, inverse_mass: PyTree) -> Array:
     return -chain.logdensity + kinetics.default_metric(inverse_mass).kinetic_energy(momentum)
 
 
-class HMC(Tuned):
+class HMC(Adaptive):
     r"""Hamiltonian Monte Carlo :cite:p:`neal2011hmc`.
 
     With momentum :math:`v \sim N(0, M)` the energy is :math:`H(w, v) = -\log \pi(w) + \frac12 v^\top M^{-1} v`.
@@ -68,6 +47,7 @@ class HMC(Tuned):
         How long.
     """
 
+    acceptance: float = eqx.field(default=0.9, converter=float)
     length: float = eqx.field(default=math.pi / 2, converter=float)
     steps: int | None = None
     max_steps: int = 1000
@@ -91,7 +71,7 @@ class HMC(Tuned):
         return moved, Info.of(moved.logdensity, info.acceptance_rate, info.is_divergent, energy, num)
 
 
-class NUTS(Tuned):
+class NUTS(Adaptive):
     r"""The no-U-turn sampler :cite:p:`hoffman2014nuts` :cite:p:`betancourt2017conceptual`.
 
     A trajectory of Hamiltonian dynamics is doubled until it turns back on itself; the next draw is one of its points,
@@ -105,6 +85,7 @@ class NUTS(Tuned):
         The most doublings of a trajectory.
     """
 
+    acceptance: float = eqx.field(default=0.9, converter=float)
     max_depth: int = eqx.field(static=True, default=10)
 
     @property

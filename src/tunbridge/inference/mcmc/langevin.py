@@ -12,8 +12,7 @@ from jax import Array
 
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, PyTree
-from tunbridge.inference.mcmc.adaptive import Density
-from tunbridge.inference.mcmc.hamiltonian import Tuned
+from tunbridge.inference.mcmc.adaptive import Adaptive, Density
 from tunbridge.inference.sampler import Info
 from tunbridge.runtime.loop import Run, Trace
 
@@ -62,7 +61,7 @@ def _info(chain: HMCState, step: Step) -> Info:
     return Info.of(chain.logdensity, step.acceptance, ~jnp.isfinite(step.chain.logdensity), nan, 1)
 
 
-class MALA(Tuned):
+class MALA(Adaptive):
     r"""The Metropolis-adjusted Langevin algorithm :cite:p:`roberts1996exponential`.
 
     .. math::
@@ -96,7 +95,7 @@ class MALA(Tuned):
         return adjusted(key, density, chain, step_size, inverse_mass)
 
 
-class ULA(Tuned):
+class ULA(Adaptive):
     r"""The unadjusted Langevin algorithm :cite:p:`roberts1996exponential`: every step is taken.
 
     .. math::

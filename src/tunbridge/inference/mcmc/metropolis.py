@@ -141,7 +141,7 @@ class RandomWalk(Adaptive):
         first = _BEST / jnp.sqrt(jnp.asarray(position.shape[0], position.dtype))
         return random_walk.init(position, density), first
 
-    def slope(self, chain: RWState) -> Array:
+    def gradient(self, chain: RWState) -> Array:
         """Zeros: there are no gradients."""
         return jnp.zeros_like(chain.position)
 

@@ -17,10 +17,9 @@ from tunbridge.core.tree import ravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.mcmc import tuning
-from tunbridge.inference.mcmc.hamiltonian import Tuned
+from tunbridge.inference.mcmc.adaptive import Adaptive
 from tunbridge.inference.mcmc.mass import Diagonal
-from tunbridge.inference.mcmc.sampler import AllRows
-from tunbridge.inference.sampler import Info, log_density
+from tunbridge.inference.sampler import Info, Sampler, log_density
 from tunbridge.model.model import Target
 from tunbridge.runtime.loop import Run, Trace
 
@@ -97,7 +96,7 @@ class Report(NamedTuple):
     means: WelfordAlgorithmState
 
 
-class MCLMC(AllRows):
+class MCLMC(Sampler):
     r"""Microcanonical Langevin Monte Carlo, unadjusted :cite:p:`robnik2023microcanonical`.
 
     The velocity keeps its length and turns towards higher density, with some noise,
@@ -252,7 +251,7 @@ def _autocorrelation(reports: Report, size: Array) -> Array:
     return jnp.maximum(jnp.mean(ratio), 1.0)
 
 
-class AdjustedMCLMC(Tuned):
+class AdjustedMCLMC(Adaptive):
     r"""Microcanonical dynamics with a Metropolis correction :cite:p:`robnik2023microcanonical`.
 
     Trajectories at fixed energy, begun in a random direction and accepted by their energy error: exact, at the price of

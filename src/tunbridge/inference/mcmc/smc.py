@@ -17,7 +17,7 @@ from tunbridge.core.tree import ravel, unravel
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.mcmc.adaptive import Density
-from tunbridge.inference.posteriors import Draws, Posterior
+from tunbridge.inference.posteriors import Draws
 from tunbridge.inference.sampler import shapes
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Trace, Train
@@ -92,13 +92,12 @@ class TemperedSMC(Iterative):
         """At most so many stages, each on all the data."""
         return Train(steps=self.stages)
 
-    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Refuse what has no likelihood as a whole or no start at the prior, then all stages."""
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """What has no likelihood as a whole, or no start at the prior."""
         if isinstance(data, Stream):
             raise InputError("all rows in memory, as tb.Data", "a stream of batches", "Use a method with batch_size=.")
         if options.init is not None:
             raise InputError("no init=", type(options.init).__name__, "Leave it out: particles start at the prior.")
-        return super().posteriors(model, data, key, size, options)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """Particles from the prior."""

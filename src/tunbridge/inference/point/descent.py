@@ -100,7 +100,7 @@ class Descent(Iterative):
 
     def believed(self, model: Model) -> Model:
         """With prior scales integrated out where that has a closed form."""
-        return dataclasses.replace(model, prior=model.prior.marginal())
+        return model.marginal()
 
     @abc.abstractmethod
     def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:

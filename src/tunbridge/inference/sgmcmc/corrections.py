@@ -73,6 +73,10 @@ class Correction(Module):
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
         """The log posterior at both ends."""
 
+    def price(self, target: Target, batch: Data) -> Any:
+        """How many times a path looks at all rows."""
+        return (self.length * batch.capacity + 2 * self.deciding) / target.num
+
     def propose(
         self,
         key: Key,

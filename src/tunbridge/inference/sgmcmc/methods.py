@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 
 from tunbridge.core.errors import InputError
+from tunbridge.inference.sgmcmc.noise import GradientNoise, Halves, Known
 from tunbridge.inference.sgmcmc.sampler import StochasticGradient
 from tunbridge.inference.sgmcmc.splittings import BADODAB, BAOAB, Euler, Overdamped, Splitting, Thermostat
 
@@ -51,22 +52,7 @@ class SGLD(StochasticGradient):
         return 1.0
 
 
-class Underdamped(StochasticGradient):
-    """A sampler with momentum, of which a step loses the share `friction`."""
-
-    friction: float = eqx.field(default=0.03, converter=float, kw_only=True)
-
-    def __check_init__(self):
-        if not 0.0 < self.friction <= 1.0:
-            raise InputError("a friction above 0 and at most 1", f"{self.friction}", "Try 0.1: a momentum of 0.9.")
-
-    @property
-    def damping(self) -> Any:
-        """The friction."""
-        return self.friction
-
-
-class SGHMC(Underdamped):
+class SGHMC(StochasticGradient):
     r"""Stochastic-gradient Hamiltonian Monte Carlo :cite:p:`chen2014sghmc`: SGD with momentum, plus noise.
 
     .. math::
@@ -91,13 +77,14 @@ class SGHMC(Underdamped):
         of the injected noise. None has it measured, all along, from the two halves of each batch.
     """
 
+    friction: float = eqx.field(default=0.03, converter=float, kw_only=True)
     integrator: Splitting = eqx.field(default=Euler(), kw_only=True)
     noise_estimate: float | None = eqx.field(
         default=0.0, converter=lambda number: None if number is None else float(number), kw_only=True
     )
 
     def __check_init__(self):
-        _check_integrator(self.integrator, (Euler, BAOAB))
+        _check(self.friction, self.integrator, (Euler, BAOAB))
         if self.noise_estimate is not None and not self.noise_estimate >= 0:
             raise InputError(
                 "a noise estimate of at least 0", f"{self.noise_estimate}", "Use None to have it measured."
@@ -113,12 +100,17 @@ class SGHMC(Underdamped):
         return self.integrator
 
     @property
-    def known_noise(self) -> float | None:
+    def damping(self) -> float:
+        """The friction."""
+        return self.friction
+
+    @property
+    def gradient_noise(self) -> GradientNoise:
         """As told."""
-        return self.noise_estimate
+        return Halves() if self.noise_estimate is None else Known(self.noise_estimate)
 
 
-class SGNHT(Underdamped):
+class SGNHT(StochasticGradient):
     r"""The stochastic-gradient Nose-Hoover thermostat :cite:p:`ding2014sgnht`: `SGHMC` whose friction sees to the heat.
 
     .. math::
@@ -140,10 +132,11 @@ class SGNHT(Underdamped):
         `tunbridge.splittings.Thermostat`, as above, or `BADODAB`, whose steps have a smaller bias.
     """
 
+    friction: float = eqx.field(default=0.03, converter=float, kw_only=True)
     integrator: Splitting = eqx.field(default=Thermostat(), kw_only=True)
 
     def __check_init__(self):
-        _check_integrator(self.integrator, (Thermostat, BADODAB))
+        _check(self.friction, self.integrator, (Thermostat, BADODAB))
         if self.correction is not None:
             raise InputError("no correction= with a thermostat", f"{self.correction}", "Use tb.SGHMC(correction=...).")
 
@@ -152,8 +145,15 @@ class SGNHT(Underdamped):
         """As told."""
         return self.integrator
 
+    @property
+    def damping(self) -> float:
+        """The friction."""
+        return self.friction
 
-def _check_integrator(integrator: Any, kinds: tuple[type, ...]) -> None:
+
+def _check(friction: float, integrator: Any, kinds: tuple[type, ...]) -> None:
+    if not 0.0 < friction <= 1.0:
+        raise InputError("a friction above 0 and at most 1", f"{friction}", "Try 0.1: a momentum of 0.9.")
     if not isinstance(integrator, kinds):
         names = " or ".join(f"tb.splittings.{kind.__name__}()" for kind in kinds)
         raise InputError(f"integrator={names}", repr(integrator)[:60], "Choose one of these.")

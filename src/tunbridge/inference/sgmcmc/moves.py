@@ -19,7 +19,9 @@ from jax import Array
 
 from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
+from tunbridge.core.tree import ravel, unravel
 from tunbridge.core.types import Key, Normalised, Params, PyTree
+from tunbridge.inference.sampler import shapes
 from tunbridge.inference.sgmcmc import gig
 from tunbridge.inference.sgmcmc.orbits import Orbit, Units, batches, orbit, violation
 from tunbridge.model.model import Model, Target
@@ -47,6 +49,21 @@ class Move(Module):
     @abc.abstractmethod
     def __call__(self, key: Key, target: Target, params: Params) -> Params:
         """The parameters with a new place along the symmetry, drawn exactly."""
+
+
+def redrawn(moves: Sequence[Move], key: Key, target: Target, position: Array, step: Array) -> Array:
+    """Everything unknown, in one vector, after the moves whose turn it is at a step."""
+    like = shapes(target.model)
+    for number, move in enumerate(moves):
+
+        def redraw(move: Move = move, number: int = number, position: Array = position) -> Array:
+            return ravel(move(jax.random.fold_in(key, number), target, unravel(like, position)))
+
+        def stay(position: Array = position) -> Array:
+            return position
+
+        position = jax.lax.cond(step % move.every == 0, redraw, stay)
+    return position
 
 
 def _rows(paths: Sequence[Sequence[str | None]] | None) -> tuple[tuple[str | None, ...], ...] | None:

@@ -2,7 +2,7 @@
 
 import abc
 import dataclasses
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import equinox as eqx
 import jax
@@ -10,75 +10,31 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core import keys
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, Result
 from tunbridge.core.random import normal
-from tunbridge.core.tree import ravel, unravel
+from tunbridge.core.tree import ravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference import scales
-from tunbridge.inference.base import Iterative, check_door
-from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.sampler import Info, shapes
-from tunbridge.inference.sgmcmc import tuning
-from tunbridge.inference.sgmcmc.corrections import Correction
-from tunbridge.inference.sgmcmc.moves import Move
-from tunbridge.inference.sgmcmc.preconditioners import Fisher, Identity, Metric, Preconditioner, shaken, times
+from tunbridge.inference.base import Iterative
+from tunbridge.inference.chains import Chains
+from tunbridge.inference.recorded import Recorded
+from tunbridge.inference.sampler import Info, Sampler, shapes
+from tunbridge.inference.sgmcmc import temperature, tuning
+from tunbridge.inference.sgmcmc.corrections import Correction, Proposal
+from tunbridge.inference.sgmcmc.moves import Move, redrawn
+from tunbridge.inference.sgmcmc.noise import GradientNoise, Ignored
+from tunbridge.inference.sgmcmc.preconditioners import Identity, Preconditioner, shaken, times
 from tunbridge.inference.sgmcmc.splittings import Motion, Push, Splitting
+from tunbridge.inference.sgmcmc.state import DynamicsState
+from tunbridge.inference.sgmcmc.steps import GivenStep, MeasuredStep, StepSize
 from tunbridge.inference.sgmcmc.subsampling import SVRG, Estimator, Plain, Slope
-from tunbridge.inference.sgmcmc.temperature import Thermometer
-from tunbridge.inference.sgmcmc.tuning import Measured, Tuning
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import BATCH, Options, Run, Trace
 from tunbridge.runtime.schedules import Constant, Pacing
 
-_MEMORY = 0.99
-"""Of the running mean of kinetic energies."""
-_NOISE_MEMORY = 0.999
-"""Of the running mean of the gradient's variance."""
 
-
-class State(NamedTuple):
-    """What the next step needs."""
-
-    motion: Motion
-    metric: PyTree
-    """What the preconditioner remembers."""
-    anchor: PyTree
-    """What the gradient's estimator remembers."""
-    tuning: Tuning | tuple[()]
-    noise: PyTree
-    """The variance of the gradient, where it is measured, else ()."""
-    heat: Array
-    """A running mean of each unknown's kinetic energy, 1 in equilibrium."""
-    step: Array
-    warmup: Array
-
-    @property
-    def position(self) -> Array:
-        """Everything unknown."""
-        return self.motion.position
-
-
-class Refuge(NamedTuple):
-    """What a chain takes up again that was lost: see `State`."""
-
-    position: Array
-    metric: PyTree
-    anchor: PyTree
-    noise: PyTree
-
-
-class Report(NamedTuple):
-    """What a chain tells the others."""
-
-    measured: Measured
-    log_step: Array
-    caution: Array
-    gathered: PyTree
-
-
-class StochasticGradient(Thermometer):
+class StochasticGradient(Sampler):
     """A sampler whose step costs a batch. A subclass says which motion it follows; the fields are described there."""
 
     step_size: float | None = None
@@ -97,18 +53,8 @@ class StochasticGradient(Thermometer):
             raise InputError("a step size above 0", f"{self.step_size}", "Leave it out to have it measured.")
         if not self.noise >= 0:
             raise InputError("noise of at least 0", f"{self.noise}", "Leave it at 1 to sample the posterior.")
-        for name, kind in (
-            ("schedule", Pacing),
-            ("preconditioner", Preconditioner | None),
-            ("gradient", Estimator),
-            ("correction", Correction | None),
-        ):
-            if not isinstance(part := getattr(self, name), kind):
-                raise InputError(f"{name}= from its room", repr(part)[:60], f"See tb.{_ROOMS[name]}.")
         if self.correction is not None and isinstance(self.gradient, SVRG):
             raise InputError("an anchor that stays, beside correction=", "SVRG", "Use tb.subsampling.ControlVariate().")
-        if not all(isinstance(move, Move) for move in self.moves):
-            raise InputError("moves= from tb.moves", repr(self.moves)[:60], "Write moves=(tb.moves.NormRedraw(),).")
 
     @property
     @abc.abstractmethod
@@ -121,14 +67,29 @@ class StochasticGradient(Thermometer):
         """The friction it begins with, from 0 to 1."""
 
     @property
-    def known_noise(self) -> float | None:
-        """The variance of the gradient's noise that is taken off the injected noise; None has it measured."""
-        return 0.0
+    def gradient_noise(self) -> GradientNoise:
+        """What is known of the gradient's noise, to be taken off the injected noise."""
+        return Ignored()
+
+    @property
+    def steps(self) -> StepSize:
+        """Where the step size comes from."""
+        return MeasuredStep() if self.step_size is None else GivenStep(self.step_size)
+
+    @property
+    def found(self) -> Preconditioner:
+        """The preconditioner as told, or that of the step size."""
+        return self.steps.preconditioner if self.preconditioner is None else self.preconditioner
 
     @property
     def gradients_per_step(self) -> int | None:
         """One."""
         return 1
+
+    @property
+    def subsamples(self) -> bool:
+        """Yes."""
+        return True
 
     def within(self, gradients: int, rows: int) -> Self:
         """Chains share them, in batches of at most 128 rows."""
@@ -143,269 +104,139 @@ class StochasticGradient(Thermometer):
         """The network's own initial weights, all else at its prior's median."""
         return Iterative.start(self, key, target, batch)
 
-    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Settle what depends on the model and on all rows, then all chains."""
-        check_door(model)
-        if isinstance(data, Stream):
-            bound, rows = model.bind(data.first)
-            num = rows.num
-        else:
-            bound, data = model.bind(data)
-            num = min(self.batch_size(data.num) or data.num, data.num)
-        self._check(bound, num)
-        key_settle = keys.fold_in(key, 3)
-        epoch = -(-data.num // num)
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """Parts that cannot take the model or the batches."""
+        super().check(model, data, options)
+        self.found.check(shapes(model))
+        for move in self.moves:
+            move.check(model)
+        self.gradient_noise.check(self._rows(data))
+
+    def settle(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> tuple[Self, Options]:
+        """With parts that know the number of rows, and an estimator that has seen them."""
+        epoch = -(-data.num // self._rows(data))
         settled = dataclasses.replace(
             self,
             schedule=self.schedule.settled(self.run.thin),
-            gradient=self.gradient.settled(bound, data, epoch, key_settle, options),
+            gradient=self.gradient.settled(model, data, epoch, key, options),
             correction=None if self.correction is None else self.correction.settled(data),
             independence=tuning.independence(float(self.damping), epoch),
         )
-        return super(StochasticGradient, settled).posteriors(model, data, key, size, options)
+        return settled, options
 
-    def _check(self, model: Model, num: int) -> None:
-        if self.preconditioner is not None:
-            self.preconditioner.check(shapes(model))
-        for move in self.moves:
-            move.check(model)
-        if self.known_noise is None and (num % 2 or num < 2):
-            raise InputError(
-                "an even number of rows a batch, whose halves tell the noise of its gradient",
-                f"{num}",
-                "Change batch_size=, or give noise_estimate a number.",
-            )
+    def _rows(self, data: Data | Stream) -> int:
+        """The rows of a batch."""
+        if isinstance(data, Stream):
+            return data.first.num
+        return min(self.batch_size(data.num) or data.num, data.num)
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> DynamicsState:
         """Momentum at rest; a first measurement where the step size is to be found."""
         key_prior, key_curvature = jax.random.split(key)
-        like, position = shapes(target.model), ravel(params)
+        position = ravel(params)
+        zeros, ones, none = jnp.zeros_like(position), jnp.ones_like(position), jnp.zeros((), jnp.int32)
         anchor = self.gradient.begin(target, position)
-        slope = self.gradient.slope(target, anchor, position, batch).gradient
-        variance = jnp.ones_like(position)
-        if not isinstance(self._found, Identity) or self._tunes:
+        gradient = self.gradient.slope(target, anchor, position, batch).gradient
+        variance = ones
+        if self.step_size is None or not isinstance(self.found, Identity):
             variance = scales.prior_variance(key_prior, target, batch)
-        memory = self._found.begin(like, slope, variance)
-        friction = jnp.asarray(self.damping, position.dtype)
-        noise = jnp.zeros_like(position) if self.known_noise is None else ()
-        tuned: Tuning | tuple[()] = ()
-        step_size: Any = self.step_size
-        if self._tunes:
-            metric = self._metric(memory, position)
-            measured = tuning.measure(key_curvature, target, self.gradient, anchor, position, batch, metric)
-            step_size = measured.step_size(friction, self.schedule.reach)
-            refuge = Refuge(position, memory, anchor, noise)
-            tuned = tuning.begin(variance, slope, measured, step_size, warmup, refuge)
-            friction = tuning.friction(friction, warmup)
-        motion = Motion(position, jnp.zeros_like(position), friction, jnp.asarray(step_size, position.dtype))
-        zero = jnp.zeros((), jnp.int32)
-        return State(
-            motion, memory, anchor, tuned, noise, jnp.ones_like(position), zero, jnp.asarray(warmup, jnp.int32)
-        )
+        memory = self.found.begin(shapes(target.model), gradient, variance)
+        motion = Motion(position, zeros, jnp.asarray(self.damping, position.dtype), ones[0])
+        noise = self.gradient_noise.begin(position)
+        state = DynamicsState(motion, memory, anchor, (), noise, ones, none, jnp.asarray(warmup, jnp.int32))
+        return self.steps.begin(self, key_curvature, target, state, batch, variance, gradient)
 
-    @property
-    def _tunes(self) -> bool:
-        return self.step_size is None
-
-    @property
-    def _found(self) -> Preconditioner:
-        if self.preconditioner is not None:
-            return self.preconditioner
-        return Fisher() if self._tunes else Identity()
-
-    def _size(self, tuned: Tuning | tuple[()]) -> Any:
-        """The step size that was given or found."""
-        return tuned.step_size if tuned else self.step_size
-
-    def _metric(self, memory: PyTree, position: Array) -> Metric:
-        found = self._found.metric(memory)
-        return Metric(jnp.ones_like(position), jnp.ones_like(position)) if found is None else found
-
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: DynamicsState, batch: Data) -> tuple[DynamicsState, Info]:
         """A gradient, and a step along it with noise."""
         anchor = self.gradient.follow(target, state.anchor, state.position, state.step)
-        slope, noise = self._estimate(target, anchor, state, batch)
-        adapts = state.step < state.warmup
-        if state.tuning:  # what the descent comes by at first says nothing of the posterior
-            adapts &= state.step >= tuning.arrival(state.warmup)
-        memory = self._found.follow(state.metric, slope.gradient, adapts)
+        slope, noise = self.gradient_noise.estimate(self.gradient, target, anchor, state, batch)
+        adapts = self.steps.adapts(state)
+        memory = self.found.follow(state.metric, slope.gradient, adapts)
         pace = self.schedule.at(jnp.maximum(state.step - state.warmup, 0))
-        metric, tuned, step_size = self._found.metric(memory), state.tuning, pace.step * self._size(state.tuning)
-        if tuned:
-            metric, tuned, step_size = self._descending(state, memory, slope.gradient, step_size)
+        metric, tuned, step_size = self.steps.stride(self, state, memory, slope.gradient, pace.step)
         shake = shaken(metric, normal(key, state.position.shape, state.position.dtype))
-        shake = (self.noise * pace.noise) * shake
-        push = Push(slope.gradient, step_size, metric, shake, self._wanted(noise, step_size, metric))
+        brought = self.gradient_noise.brought(noise, step_size, metric, self.independence)
+        wanted = jnp.maximum(2.0 * self.damping - brought, 0.0)
+        push = Push(slope.gradient, step_size, metric, (self.noise * pace.noise) * shake, wanted)
         motion, log_density, acceptance = self._advance(key, target, state, batch, push, slope)
-        if tuned:
-            motion, tuned = self._taught(state, motion, tuned, acceptance)
+        motion, tuned = self.steps.answer(self, state, motion, tuned, acceptance)
         energy = motion.step_size * motion.momentum * times(metric, motion.momentum)
         unit = 1.0 if self.correction else self.splitting.unit(motion.friction)
-        heat = state.heat + (1.0 - _MEMORY) * (energy / unit - state.heat)
-        fresh = State(motion, memory, anchor, tuned, noise, heat, state.step + 1, state.warmup)
-        if tuned:
-            lost = adapts & tuning.lost(tuned, motion.position, log_density)
-            fresh = self._rescued(fresh, lost)
-            log_density = jnp.where(lost, jnp.finfo(log_density.dtype).min, log_density)
+        heat = temperature.follow(state.heat, energy / unit)
+        fresh = DynamicsState(motion, memory, anchor, tuned, noise, heat, state.step + 1, state.warmup)
+        fresh, log_density = self.steps.rescue(self, fresh, adapts, log_density)
+        price = batch.num / target.num if self.correction is None else self.correction.price(target, batch)
         nan, false = jnp.full_like(log_density, jnp.nan), jnp.asarray(False)
-        info = Info.of(log_density, acceptance, false, nan, self._price(target, batch), Result.DIVERGED)
-        return fresh, info
-
-    def _rescued(self, state: State, lost: Array) -> State:
-        """Back where it last met the others, with what it remembered there, at rest and with smaller steps."""
-        assert state.tuning
-        tuned = tuning.slower(state.tuning)
-
-        def back() -> State:
-            refuge: Refuge = tuned.refuge
-            friction = jnp.asarray(self.damping, state.motion.friction.dtype)
-            motion = Motion(refuge.position, jnp.zeros_like(refuge.position), friction, tuned.step_size)
-            heat = jnp.ones_like(state.heat)
-            return State(motion, refuge.metric, refuge.anchor, tuned, refuge.noise, heat, state.step, state.warmup)
-
-        return jax.lax.cond(lost, back, lambda: state)
-
-    def _estimate(self, target: Target, anchor: PyTree, state: State, batch: Data) -> tuple[Slope, PyTree]:
-        """The gradient, and its variance where that is measured."""
-        if self.known_noise is not None:
-            return self.gradient.slope(target, anchor, state.position, batch), state.noise
-        halves = tuning.halves(target, self.gradient, anchor, state.position, batch)
-        fresh = tuning.variance(halves, target, batch)
-        memory = jnp.maximum(1.0 - _NOISE_MEMORY, 1.0 / (state.step + 1.0))
-        return Slope(*(jnp.mean(part, axis=0) for part in halves)), state.noise + memory * (fresh - state.noise)
-
-    def _descending(self, state: State, memory: PyTree, slope: Array, step_size: Array) -> tuple[Metric, Tuning, Array]:
-        """The metric and the step size of the descent while it lasts, then those that were found."""
-        assert state.tuning
-        tuned, found = state.tuning, self._metric(memory, slope)
-
-        def descend() -> tuple[Metric, Tuning, Array]:
-            follows, metric = tuning.descent(tuned, slope)
-            stride = tuning.stride(state.motion.friction, state.step, state.warmup)
-            return metric, follows, stride.astype(slope.dtype)
-
-        return jax.lax.cond(tuned.descends, descend, lambda: (found, tuned, step_size.astype(slope.dtype)))
-
-    def _wanted(self, noise: PyTree, step_size: Array, metric: Metric | None) -> Array:
-        """Twice the friction, less the noise that the gradient is known to bring."""
-        if self.known_noise is None:
-            brought = self.independence * step_size * times(metric, noise)
-        elif isinstance(self.known_noise, float) and self.known_noise == 0.0:
-            return jnp.asarray(2.0 * self.damping)
-        else:
-            brought = step_size * self.known_noise * (1.0 if metric is None else metric.scale)
-        return jnp.maximum(2.0 * self.damping - brought, 0.0)
+        return fresh, Info.of(log_density, acceptance, false, nan, price, Result.DIVERGED)
 
     def _advance(
-        self, key: Key, target: Target, state: State, batch: Data, push: Push, slope: Slope
-    ) -> tuple[Motion, Array, Array]:
-        """The motion after a step or a corrected path, the log density met, and the acceptance if there is one."""
+        self, key: Key, target: Target, state: DynamicsState, batch: Data, push: Push, slope: Slope
+    ) -> Proposal:
+        """A step, or a corrected path."""
 
-        def plain() -> tuple[Motion, Array, Array]:
-            log_density = slope.log_density
-            return self.splitting.advance(state.motion, push), log_density, jnp.full_like(log_density, jnp.nan)
+        def plain() -> Proposal:
+            nan = jnp.full_like(slope.log_density, jnp.nan)
+            return Proposal(self.splitting.advance(state.motion, push), slope.log_density, nan)
 
-        def corrected() -> tuple[Motion, Array, Array]:
+        def corrected() -> Proposal:
             assert self.correction is not None
             size, metric = push.step_size, push.metric
-            found = self.correction.propose(key, target, self.gradient, state.motion, batch, size, metric)
-            return found.motion, found.log_density, found.acceptance
+            return self.correction.propose(key, target, self.gradient, state.motion, batch, size, metric)
 
-        if self.correction is None:
-            return plain()
-        return jax.lax.cond(state.tuning.descends, plain, corrected) if state.tuning else corrected()
-
-    def _taught(self, state: State, motion: Motion, tuned: Tuning, acceptance: Array) -> tuple[Motion, Tuning]:
-        """In warm-up: friction that does not answer the descent's heat, a step size that answers acceptance."""
-        motion = motion._replace(friction=jnp.where(tuned.descends, state.motion.friction, motion.friction))
-        return motion, tuned if self.correction is None else tuning.answer(tuned, acceptance)
-
-    def _price(self, target: Target, batch: Data) -> Any:
-        """How many times a step looks at all rows."""
-        if self.correction is None:
-            return batch.num / target.num
-        return (self.correction.length * batch.capacity + 2 * self.correction.deciding) / target.num
+        return plain() if self.correction is None else self.steps.either(state, plain, corrected)
 
     @property
     def periods(self) -> tuple[int, ...]:
         """Those of the moves."""
         return tuple(int(move.every) for move in self.moves)
 
-    def pause(self, key: Key, target: Target, state: State, step: Array) -> State:
+    def pause(self, key: Key, target: Target, state: DynamicsState, step: Array) -> DynamicsState:
         """The moves whose turn it is."""
-        like, position = shapes(target.model), state.position
-        key = jax.random.fold_in(key, 1)
-        for number, move in enumerate(self.moves):
-
-            def redraw(move: Move = move, number: int = number, position: Array = position) -> Array:
-                return ravel(move(jax.random.fold_in(key, number), target, unravel(like, position)))
-
-            def stay(position: Array = position) -> Array:
-                return position
-
-            position = jax.lax.cond(step % move.every == 0, redraw, stay)
+        position = redrawn(self.moves, jax.random.fold_in(key, 1), target, state.position, step)
         return state._replace(motion=state.motion._replace(position=position))
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
         """When chains agree on a metric and a step size."""
-        return tuning.meetings(warmup) if self._tunes else ()
+        return self.steps.meetings(warmup)
 
-    def report(self, state: State) -> Report | tuple[()]:
-        """What was measured at the last meeting, and what the preconditioner gathered since."""
-        if not state.tuning:
-            return ()
-        tuned = state.tuning
-        return Report(tuned.measured, jnp.log(tuned.step_size), tuned.caution, self._found.report(state.metric))
+    def report(self, state: DynamicsState) -> PyTree:
+        """What a chain tells the others."""
+        return self.steps.report(self, state)
 
-    def meet(self, key: Key, target: Target, state: State, batch: Data, reports: Report) -> State:
-        """A metric from all chains; at the last meeting one step size for all."""
-        assert state.tuning
-        key_curvature, key_momentum = jax.random.split(key)
-        position, last = state.position, state.tuning.left == 1
-        pooled = Measured(*(jnp.mean(part, axis=0) for part in reports.measured))
-        gathered = self._found.meet(state.metric, reports.gathered)
-        memory = jax.tree.map(lambda new, old: jnp.where(last, old, new), gathered, state.metric)
-        metric = self._metric(memory, position)
-        measured = tuning.measure(key_curvature, target, self.gradient, state.anchor, position, batch, metric)
-        chosen = jax.tree.map(lambda old, new: jnp.where(last, old, new), pooled, measured)
-        caution = jnp.min(reports.caution)
-        step_size = caution * chosen.step_size(self.damping, self.schedule.reach)
-        if self.correction is not None:
-            step_size = jnp.where(last, jnp.exp(jnp.mean(reports.log_step)), step_size)
-        step_size = step_size.astype(position.dtype)
-        refuge = Refuge(position, memory, state.anchor, state.noise)
-        tuned = state.tuning._replace(
-            step_size=step_size, measured=chosen, left=state.tuning.left - 1, refuge=refuge, caution=caution
-        )
-        shake = shaken(metric, normal(key_momentum, position.shape, position.dtype))
-        friction = jnp.asarray(self.damping, position.dtype)
-        motion = Motion(position, shake / jnp.sqrt(step_size), friction, step_size)
-        return state._replace(motion=motion, metric=memory, tuning=tuned)
+    def meet(self, key: Key, target: Target, state: DynamicsState, batch: Data, reports: PyTree) -> DynamicsState:
+        """The state after a meeting."""
+        return self.steps.meet(self, key, target, state, batch, reports)
 
-    def are_draws(self, steps: np.ndarray) -> np.ndarray:
-        """All but those of an exploration."""
-        return self.schedule.samples(steps)
+    def facts(self, target: Target, state: DynamicsState) -> dict[str, float]:
+        """The coldest and the hottest array of unknowns, for the progress bar."""
+        return temperature.extremes(target.model, state.heat)
+
+    def keep(self, target: Target, state: DynamicsState) -> PyTree:
+        """The position or the outputs, and the temperature of each array of unknowns."""
+        return super().keep(target, state), temperature.of_arrays(target.model, state.heat)
+
+    def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Chains | Recorded:
+        """The draws of all chains but those of an exploration, with the temperatures at each."""
+        num = min(len(trace.kept[1]) for trace in traces)
+        chosen = np.flatnonzero(self.schedule.samples((1 + np.arange(num)) * self.run.thin - 1))
+        some = [jax.tree.map(lambda leaf: leaf[chosen], (trace.kept, trace.info)) for trace in traces]
+        kept = [trace._replace(kept=part[0], info=info) for trace, (part, info) in zip(traces, some, strict=True)]
+        found = super().posterior(model, data, kept, key)
+        warmth = temperature.stats(model, np.stack([np.asarray(part[1]) for part, _ in some]))
+        return dataclasses.replace(found, stats={**found.stats, **warmth})
 
     def notes(self, traces: list[Trace]) -> tuple[str, ...]:
         """The step size, and what it does."""
         states = [trace.state for trace in traces]
-        sizes = [float(self._size(state.tuning)) for state in states]
+        sizes = [float(self.steps.of(state)) for state in states]
         least, most = f"{min(sizes):.3g}", f"{max(sizes):.3g}"
         shown = least if least == most else f"{least} to {most}"
         exact = self.correction.exact if self.correction is not None else self.schedule.asymptotically_exact
-        exact = exact and self.noise == 1.0 and self._found.settles
+        exact = exact and self.noise == 1.0 and self.found.settles
         said = (
             "asymptotically exact." if exact else "not asymptotically exact: what its steps get wrong stays as a bias."
         )
         notes: tuple[str, ...] = (f"Step size {shown}, {type(self.schedule).__name__.lower()}; {said}",)
-        if any(state.tuning and float(state.tuning.caution) < 1.0 for state in states):
+        if any(self.steps.rescued(state) for state in states):
             notes += ("A chain was lost in warm-up and went on from an earlier place with smaller steps.",)
         return notes
-
-
-_ROOMS = {
-    "schedule": "schedules",
-    "preconditioner": "preconditioners",
-    "gradient": "subsampling",
-    "correction": "corrections",
-}

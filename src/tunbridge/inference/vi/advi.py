@@ -33,16 +33,7 @@ Support = Any
 """Of one unknown: a constraint, a distribution whose support it is, or either with a shape."""
 
 
-class _AnyFamily(Variational):
-    family: Family = Diagonal()
-
-    @property
-    def form(self) -> Family:
-        """As told."""
-        return self.family
-
-
-class ADVI(_AnyFamily):
+class ADVI(Variational):
     r"""Automatic differentiation variational inference :cite:p:`kucukelbir2017automatic`.
 
     Unknowns go to the real line by the transforms of their supports, with the Jacobians; there q is normal, of any
@@ -70,6 +61,13 @@ class ADVI(_AnyFamily):
     >>> bool((q.sample(jax.random.key(1), 100)["sigma"] > 0).all())
     True
     """
+
+    family: Family = Diagonal()
+
+    @property
+    def form(self) -> Family:
+        """As told."""
+        return self.family
 
     def approximate(
         self,
@@ -112,8 +110,15 @@ class ADVI(_AnyFamily):
         return DensityApproximation(density, trace.state.q, *_bound(density, trace.state.q, key_bound))
 
 
-class _OnDensity(_AnyFamily):
+class _OnDensity(Variational):
     """The same on a `_Density`, whose coordinates have the mode at 0 and curvature 1."""
+
+    family: Family = Diagonal()
+
+    @property
+    def form(self) -> Family:
+        """As told."""
+        return self.family
 
     def start(self, key: Key, target: Any, batch: Data) -> Params:
         """The mode."""

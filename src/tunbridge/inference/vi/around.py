@@ -12,15 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core import keys
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError, NumericalError, Result
 from tunbridge.core.tree import all_finite, on_host
 from tunbridge.core.types import Key, Params, PyTree
-from tunbridge.inference.base import Iterative, check_door
+from tunbridge.inference.base import Iterative
 from tunbridge.inference.point.given import given
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.sampler import shapes
 from tunbridge.inference.vi import beginning
 from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
@@ -78,24 +78,23 @@ class AroundPoint(Iterative):
         """One for each sample of the weights."""
         return self.num_samples * super().gradients_spent(steps, posterior, rows)
 
-    def settled(self, model: Model, like: Params) -> Self:
-        """The method with what depends on the model settled, and nothing that the loop does not need."""
-        return dataclasses.replace(self, point=None)
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """Priors without a density on the whole real line, and what the family of q cannot hold."""
+        like = shapes(model)
+        self.form.check(like, model.network.layout(like.weights))
+        beginning.check_support(model, like)
 
-    def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Means first, then q around each."""
-        check_door(model)
-        bound, _ = model.bind(data.first if isinstance(data, Stream) else data)
-        like = jax.eval_shape(lambda k: bound.sample_params(k, bound.example()), jax.random.key(0))
-        self.form.check(like, bound.network.layout(like.weights))
-        beginning.check_support(bound, like)
-        settled = self.settled(bound, like)
-        pair = keys.split(key)
-        means = self._means(bound, data, keys.one(pair, 0), size, options)
+    def settle(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> tuple[Self, Options]:
+        """With what knows the model, and means to begin around."""
+        means = self._means(model, data, key, size, options)
         options = dataclasses.replace(options, init=means)
         if means is not None:  # after an interruption they may be others
             options = options.within(f"q-{fingerprint(means)[:12]}")
-        return super(AroundPoint, settled).posteriors(model, data, keys.one(pair, 1), size, options)
+        return dataclasses.replace(self.bind(model), point=None), options
+
+    def bind(self, model: Model) -> Self:
+        """With parts that know the model."""
+        return self
 
     def _means(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Params] | None:
         """Where the means of q begin."""

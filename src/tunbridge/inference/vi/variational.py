@@ -17,6 +17,7 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.point.descent import Info, adam
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.sampler import shapes
 from tunbridge.inference.vi.around import AroundPoint
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.gaussian import Gaussian
@@ -62,10 +63,11 @@ class Variational(AroundPoint):
                 raise InputError(f"{name}= as an object of tunbridge.{_ROOMS[name]}", repr(found)[:60], "Leave it out.")
         self.gradient.check(self.form, self.num_samples)
 
-    def settled(self, model: Model, like: Params) -> Self:
+    def bind(self, model: Model) -> Self:
         """With a gradient and a divergence that know the model."""
+        like = shapes(model)
         gradient, divergence = self.gradient.bind(model, like), self.divergence.bind(model, like)
-        return dataclasses.replace(super().settled(model, like), gradient=gradient, divergence=divergence)
+        return dataclasses.replace(self, gradient=gradient, divergence=divergence)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
         """Q around the parameters, and the optimiser's memory."""

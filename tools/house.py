@@ -1,0 +1,158 @@
+"""What the house looks like from outside, in numbers: ``python tools/house.py [FOLDER]`` prints a table.
+
+Files and their lengths, how deep classes are derived, how often a method that does something is replaced in a derived
+class, lines written twice, names that users see, and the files that know the samplers by name: what a new one touches.
+"""
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median, quantiles
+from typing import NamedTuple
+
+ROOT = Path(__file__).parents[1]
+ALIKE = 8
+"""From how many equal lines on code counts as written twice."""
+
+
+class Class(NamedTuple):
+    """A class of the package, by what its source says."""
+
+    name: str
+    bases: tuple[str, ...]
+    concrete: frozenset[str]
+    """Methods and properties that do something."""
+
+
+def trees(folder: Path) -> dict[Path, ast.Module]:
+    """The syntax of every file."""
+    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))}
+
+
+def classes(found: dict[Path, ast.Module]) -> dict[str, Class]:
+    """Every class by its name; of two with the same name the first."""
+    table: dict[str, Class] = {}
+    for tree in found.values():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases = tuple(_last(base) for base in node.bases)
+                table.setdefault(node.name, Class(node.name, bases, frozenset(_concrete(node))))
+    return table
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of an expression such as `module.Class[int]`."""
+    if isinstance(node, ast.Subscript):
+        return _last(node.value)
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _concrete(node: ast.ClassDef) -> Iterator[str]:
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef) and not part.name.startswith("__"):
+            marks = [_last(mark) for mark in part.decorator_list]
+            if "abstractmethod" not in marks:
+                yield part.name
+
+
+def ancestors(name: str, table: dict[str, Class]) -> list[Class]:
+    """The classes of the package that a class is derived from, nearest first."""
+    found: list[Class] = []
+    for base in table[name].bases:
+        if base in table and base != name:
+            found += [table[base], *ancestors(base, table)]
+    return found
+
+
+def depth(name: str, table: dict[str, Class]) -> int:
+    """How many classes of the package lie one above another, itself included."""
+    above = [depth(base, table) for base in table[name].bases if base in table and base != name]
+    return 1 + max(above, default=0)
+
+
+def overrides(table: dict[str, Class]) -> list[tuple[str, str]]:
+    """(class, method) for each method that replaces one that does something."""
+    return [
+        (name, method)
+        for name, one in table.items()
+        for method in sorted(one.concrete)
+        if any(method in above.concrete for above in ancestors(name, table))
+    ]
+
+
+def twice(folder: Path) -> int:
+    """Windows of equal lines that occur in two places; imports and blank lines do not count."""
+    seen: Counter[tuple[str, ...]] = Counter()
+    for path in sorted(folder.rglob("*.py")):
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line for line in lines if line and not line.startswith(("import ", "from ", "#", '"""', "@"))]
+        seen.update({tuple(lines[i : i + ALIKE]) for i in range(len(lines) - ALIKE + 1)})
+    return sum(count - 1 for count in seen.values() if count > 1)
+
+
+def names(package: Path) -> int:
+    """What the stubs of the package offer."""
+    imports = [
+        alias.asname or alias.name
+        for stub in package.rglob("*.pyi")
+        for node in ast.walk(ast.parse(stub.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    ]
+    return len(imports)
+
+
+def touched(found: dict[Path, ast.Module], package: Path, sampler: str = "SGNHT") -> list[str]:
+    """The files that name a sampler, besides the one that defines it: what its author had to change."""
+    places = []
+    for path in (*found, *package.rglob("*.pyi")):
+        tree = found.get(path) or ast.parse(path.read_text(encoding="utf-8"))
+        nodes = list(ast.walk(tree))
+        defines = any(isinstance(node, ast.ClassDef) and node.name == sampler for node in nodes)
+        named = any(
+            getattr(node, "id", None) == sampler
+            or getattr(node, "attr", None) == sampler
+            or (isinstance(node, ast.alias) and node.name == sampler)
+            or (isinstance(node, ast.Constant) and node.value in (sampler, sampler.lower()))
+            for node in nodes
+        )
+        if named and not defines:
+            places.append(str(path.relative_to(package)))
+    return places
+
+
+def main(package: Path) -> None:
+    """Print the table."""
+    found = trees(package)
+    lengths = [len(path.read_text(encoding="utf-8").splitlines()) for path in found]
+    table = classes(found)
+    methods = {name: depth(name, table) - depth("Method", table) + 1 for name in table if _is_method(name, table)}
+    deepest = max(methods, key=lambda name: methods[name])
+    rooms = Counter(str(path.parent.relative_to(package)) for path in found)
+    largest, count = rooms.most_common(1)[0]
+    places = touched(found, package)
+    for label, value in (
+        ("files", len(lengths)),
+        ("lines", sum(lengths)),
+        ("lines of a file: median", median(lengths)),
+        ("lines of a file: 90 %", quantiles(lengths, n=10)[-1]),
+        ("longest file", max(lengths)),
+        ("files in the largest room", f"{count} ({largest})"),
+        ("classes of methods from Method down, at most", f"{methods[deepest]} ({deepest})"),
+        ("definitions of `posteriors`", sum("posteriors" in one.concrete for one in table.values())),
+        ("overrides of methods that do something", len(overrides(table))),
+        (f"windows of {ALIKE} lines written twice", twice(package)),
+        ("names in the stubs", names(package)),
+        ("files besides its own that name SGNHT", f"{len(places)} ({', '.join(places)})"),
+    ):
+        print(f"{label:<48}{value}")
+
+
+def _is_method(name: str, table: dict[str, Class]) -> bool:
+    return name == "Method" or any(above.name == "Method" for above in ancestors(name, table))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "src" / "tunbridge")
