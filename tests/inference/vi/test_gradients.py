@@ -34,7 +34,6 @@ def _setting():
 
 
 def _estimates(method, model, data, q):
-    like = jax.eval_shape(lambda: q.mean)
     method, target = method.bind(model), tb.Target(model, float(data.num))
     keys = jax.random.split(jax.random.key(4), NUM)
     share = jnp.ones(())
