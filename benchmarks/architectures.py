@@ -30,7 +30,7 @@ from sklearn import datasets
 from sklearn.model_selection import KFold, train_test_split
 
 import tunbridge as tb
-from tunbridge.bench.models import learn, score
+from tunbridge.bench.beliefs.evidence import learn, score
 from tunbridge.inference.standardised import fit_standardised
 from tunbridge.model import defaults
 from tunbridge.model.priors import ByPath, Normal, fan_in

@@ -21,7 +21,7 @@ from record import put, recorded
 from scipy import ndimage, stats
 
 import tunbridge as tb
-from tunbridge.bench.reference import AMONG, BETWEEN, opening
+from tunbridge.bench.truth.reference import AMONG, BETWEEN, opening
 from tunbridge.inference.standardised import fit_standardised
 from tunbridge.model import defaults
 

@@ -8,7 +8,7 @@ import numpy as np
 
 import tunbridge as tb
 from tunbridge.bench import fidelity, load_reference
-from tunbridge.bench.recipes import RECIPES, halves
+from tunbridge.bench.truth.recipes import RECIPES, halves
 
 FEW = 10
 """Rows a batch of the curve."""

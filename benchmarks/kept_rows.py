@@ -13,7 +13,7 @@ from pathlib import Path
 
 from record import record
 
-from tunbridge.bench.store import IDENTITY, Store
+from tunbridge.bench.benchmark.store import IDENTITY, Store
 
 DRAWN = ("shift",)
 

@@ -30,7 +30,7 @@ from laplace_summary import gains, gains_table, judged_table, latency_table, sum
 from record import RESULTS, record
 
 import tunbridge as tb
-from tunbridge.bench.compare import CLASSES, NUMBERS
+from tunbridge.bench.comparing.compare import CLASSES, NUMBERS
 
 NAME = "laplace_quality"
 OUT = RESULTS / f"{NAME}.json"

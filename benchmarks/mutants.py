@@ -168,7 +168,7 @@ MUTANTS = {
         "predict/scaled.py",
         "self._inner.log_prob(self._rows(y))) - np",
         "self._inner.log_prob(self._rows(y))) + np",
-        "predict bench/test_compare.py",
+        "predict bench/comparing/test_compare.py",
     ),
     "units of a variance": Mutant(
         "predict/scaled.py",

@@ -19,7 +19,7 @@ from record import RESULTS, record
 from tinygp import kernels
 
 import tunbridge as tb
-from tunbridge.bench.compare import NUMBERS
+from tunbridge.bench.comparing.compare import NUMBERS
 from tunbridge.predict.scaled import ScaledPredictive
 
 FOLDER = Path(os.environ.get("TUNBRIDGE_DATA", "."))

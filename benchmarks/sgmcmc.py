@@ -22,7 +22,7 @@ from record import RESULTS, record
 from scipy.linalg import solve_discrete_lyapunov
 
 import tunbridge as tb
-from tunbridge.bench.noisy import known
+from tunbridge.bench.truth.noisy import known
 
 KEY = jax.random.key(0)
 QUICK = "--quick" in sys.argv

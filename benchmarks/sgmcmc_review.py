@@ -20,7 +20,7 @@ from sgmcmc import KEY, PAIRS, drawn, few, main, run
 from sgmcmc_rows import linear, second_moment, whitened
 
 import tunbridge as tb
-from tunbridge.bench.noisy import known
+from tunbridge.bench.truth.noisy import known
 
 ROTATED = (1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)
 KEPT = 2500

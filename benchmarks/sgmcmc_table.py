@@ -3,7 +3,7 @@
     [TUNBRIDGE_DATA=FOLDER] python benchmarks/sgmcmc_table.py [NAME ...] [--methods NAME ...] [--again]
     -> benchmarks/results/sgmcmc_table.json, a row at a time; rows that are there are not made again
 
-NAME is a reference of `tunbridge.bench.recipes`, or `kin8nm` for the course of the NLL with time, which needs
+NAME is a reference of `tunbridge.bench.truth.recipes`, or `kin8nm` for the course of the NLL with time, which needs
 uci/kin8nm.npz in FOLDER. Stochastic-gradient samplers have their defaults: 4 chains, 10,000 steps of warm-up and 25,000
 after it, of which 500 are kept, batches of 32 rows (10 of the curve's 30); the others theirs. A fit is made twice with
 one key: the first time compiles what methods before it did not. Seconds are of the processor, all threads: others may
@@ -20,7 +20,7 @@ from judged import Problem, fit, judge, mixing, reference_row
 from record import put, recorded
 
 import tunbridge as tb
-from tunbridge.bench.recipes import RECIPES
+from tunbridge.bench.truth.recipes import RECIPES
 
 RUN = tb.Run(4, 10_000, 500, 50, 32)
 RMS = tb.preconditioners.RMSprop()

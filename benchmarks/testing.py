@@ -28,7 +28,7 @@ In `make test` each method is fitted once with its defaults to a line with unkno
 whose posterior is known by quadrature. That fit must keep its promise, survive pickling and saving to the bit, and
 treat unknowns as agreed; every fourth must also resume an interrupted run to the bit, and every fourth compile nothing
 for a table of another length. A third of the likelihoods, another one each week, meet priors and networks. Answers of
-PyTorch are on file (`tests/model/torch_recorded.npz`), and compared with PyTorch itself where it is installed.
+PyTorch are on file (`tests/model/networks/torch_recorded.npz`), and compared with PyTorch itself where it is installed.
 `make test-all` adds a quarter of the pairs of a method and a likelihood or a prior (another one each week), all
 promises with three keys, and the long statistical tests.
 

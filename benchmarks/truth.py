@@ -17,7 +17,7 @@ from judged import Problem, judge, reference_row
 from record import put, recorded
 
 import tunbridge as tb
-from tunbridge.bench.recipes import RECIPES
+from tunbridge.bench.truth.recipes import RECIPES
 
 KEYS = (11, 12)
 LIMIT = 600

@@ -14,7 +14,7 @@ from IPython.display import Markdown
 
 from tunbridge import METHODS, Run, Train
 from tunbridge.bench import Leaderboard, published
-from tunbridge.bench.board import pictures
+from tunbridge.bench.benchmark.board import pictures
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(?<=<!-- figures -->\n).*?(?=<!-- end of figures -->)", re.S)

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import tunbridge as tb
-from tunbridge.bench.budget import Budget
-from tunbridge.bench.task import Held, Rows, Task
+from tunbridge.bench.benchmark.budget import Budget
+from tunbridge.bench.benchmark.task import Held, Rows, Task
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.predict.push import push_outputs

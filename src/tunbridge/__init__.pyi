@@ -6,7 +6,7 @@ from tunbridge import datasets as datasets
 from tunbridge import diagnostics as diagnostics
 from tunbridge import metrics as metrics
 from tunbridge import plots as plots
-from tunbridge.bench.compare import compare as compare
+from tunbridge.bench.comparing.compare import compare as compare
 from tunbridge.core.citations import cite as cite
 from tunbridge.core.data import Data as Data
 from tunbridge.core.errors import BusyError as BusyError

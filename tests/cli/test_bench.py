@@ -7,8 +7,8 @@ import time
 import pytest
 
 from cli.commands import call
-from tunbridge.bench import suites
-from tunbridge.bench.store import Store
+from tunbridge.bench.benchmark import suites
+from tunbridge.bench.benchmark.store import Store
 
 TOY = ("bench", "toy", "--tasks", "curve,gap", "--methods", "map", "--no-tune", "--gradients", "2000", "--quiet")
 

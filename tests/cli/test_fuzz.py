@@ -16,7 +16,7 @@ import tunbridge as tb
 from cli.commands import call
 from tunbridge.inference.standardised import Standardised
 
-COMPARE = importlib.import_module("tunbridge.bench.compare")
+COMPARE = importlib.import_module("tunbridge.bench.comparing.compare")
 NAMES = st.one_of(
     st.sampled_from(["y", "x", " x", "größe", "身長", "<script>alert(1)</script>", "$a_b$", "a,b", 'q"', "", "-t"]),
     st.text(min_size=1, max_size=6).filter(lambda text: "\x00" not in text),

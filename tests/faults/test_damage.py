@@ -15,8 +15,8 @@ import tunbridge as tb
 from bench_rows import rows
 from cli.commands import penguins
 from toys import Walk, equal, model, table
-from tunbridge.bench.reference import load_reference
-from tunbridge.bench.store import Store
+from tunbridge.bench.benchmark.store import Store
+from tunbridge.bench.truth.reference import load_reference
 from tunbridge.cli.rundir import RunDir
 from tunbridge.cli.study import Rows
 

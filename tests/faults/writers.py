@@ -87,7 +87,7 @@ def _saved(folder):
 
 
 def _add(folder, n):
-    from tunbridge.bench.store import Store
+    from tunbridge.bench.benchmark.store import Store
 
     with Store(folder / "results.sqlite", {"tune": True}) as store:
         for row in rows(splits=1):
@@ -97,7 +97,7 @@ def _add(folder, n):
 def _added(folder):
     if not (folder / "results.sqlite").exists():
         return None
-    from tunbridge.bench.store import Store
+    from tunbridge.bench.benchmark.store import Store
 
     with Store(folder / "results.sqlite", {"tune": True}) as store:
         return max((row["key"] for row in store.rows()), default=None)
@@ -161,7 +161,7 @@ WRITERS = {
         lambda folder, n: archive.write(folder / "file.npz", {"n": n}, {"0": np.full(20_000, n)}), _archived
     ),
     "runtime/checkpoint.py": Writer(_save, _saved),
-    "bench/store.py": Writer(_add, _added),
+    "bench/benchmark/store.py": Writer(_add, _added),
     "datasets/table.py": Writer(
         lambda folder, n: tables.write(pa.table({"a": np.full(5_000, n)}), folder / "t.csv"), _tabled
     ),

@@ -9,7 +9,7 @@ import pytest
 import tunbridge as tb
 from toys import labelled, model, table
 from tunbridge import diagnostics
-from tunbridge.bench.exact import linear_unknown
+from tunbridge.bench.truth.exact import linear_unknown
 from tunbridge.datasets import Scaling
 from tunbridge.inference import mixing
 

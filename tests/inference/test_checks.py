@@ -8,7 +8,7 @@ from scipy import special, stats
 
 import tunbridge as tb
 from toys import labelled, model
-from tunbridge.bench.exact import _Line, _with_bias, linear
+from tunbridge.bench.truth.exact import _Line, _with_bias, linear
 from tunbridge.datasets import Scaling
 from tunbridge.inference import checks
 

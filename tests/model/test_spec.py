@@ -138,7 +138,7 @@ class Gamma(dist.Gamma):
 @pytest.mark.parametrize(
     ("thing", "named"),
     [
-        (tb.networks.from_functions(lambda k, x: x, lambda w, x: x), r"networks\.functions\.Functions"),
+        (tb.networks.from_functions(lambda k, x: x, lambda w, x: x), r"adapters\.functions\.Functions"),
         (eqx.nn.Linear(2, 1, key=jax.random.key(0)), "Linear"),
         (jnp.tanh, "tanh"),
         (Gamma(1.0, 1.0), r"Gamma"),

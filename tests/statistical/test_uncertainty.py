@@ -11,7 +11,7 @@ import tunbridge as tb
 
 def test_epistemic_shrinks_as_one_over_root_n_and_aleatoric_stays(key):
     """Exact linear posterior: log-log slope of the epistemic deviation is -1/2 within 0.1."""
-    from tunbridge.bench.exact import _linear_params
+    from tunbridge.bench.truth.exact import _linear_params
 
     sizes, deviations, noise = (10, 100, 1000, 10_000), [], []
     rng = np.random.default_rng(0)

@@ -1,18 +1,24 @@
 """Methods against the truth and against each other."""
 
 from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
-from tunbridge.bench.beliefs import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
-from tunbridge.bench.board import page
-from tunbridge.bench.budget import Budget
-from tunbridge.bench.compare import Comparison, compare
-from tunbridge.bench.cost import cost
-from tunbridge.bench.exact import PROBLEMS, Problem, deviation
-from tunbridge.bench.leaderboard import Leaderboard
-from tunbridge.bench.models import ModelRanking, rank_models
-from tunbridge.bench.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
-from tunbridge.bench.published import Published, published
-from tunbridge.bench.recommend import Difference, Recommendation
-from tunbridge.bench.reference import (
+from tunbridge.bench.baselines.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
+from tunbridge.bench.beliefs.evidence import ModelRanking, rank_models
+from tunbridge.bench.beliefs.priors import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
+from tunbridge.bench.benchmark.board import page
+from tunbridge.bench.benchmark.budget import Budget
+from tunbridge.bench.benchmark.leaderboard import Leaderboard
+from tunbridge.bench.benchmark.published import Published, published
+from tunbridge.bench.benchmark.runner import Job, Tally, plan, run
+from tunbridge.bench.benchmark.store import Store
+from tunbridge.bench.benchmark.suites import SUITES
+from tunbridge.bench.benchmark.task import Held, Rows, Task
+from tunbridge.bench.benchmark.tuning import GRIDS
+from tunbridge.bench.comparing.compare import Comparison, compare
+from tunbridge.bench.comparing.cost import cost
+from tunbridge.bench.comparing.recommend import Difference, Recommendation
+from tunbridge.bench.comparing.verdict import Guess
+from tunbridge.bench.truth.exact import PROBLEMS, Problem, deviation
+from tunbridge.bench.truth.reference import (
     Reference,
     ReferenceError,
     fidelity,
@@ -20,13 +26,7 @@ from tunbridge.bench.reference import (
     make_reference,
     references,
 )
-from tunbridge.bench.runner import Job, Tally, plan, run
-from tunbridge.bench.sbc import sbc
-from tunbridge.bench.store import Store
-from tunbridge.bench.suites import SUITES
-from tunbridge.bench.task import Held, Rows, Task
-from tunbridge.bench.tuning import GRIDS
-from tunbridge.bench.verdict import Guess
+from tunbridge.bench.truth.sbc import sbc
 from tunbridge.inference.promises import PROMISES, Promise
 
 __all__ = [

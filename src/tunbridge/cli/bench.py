@@ -46,9 +46,9 @@ def bench(
     options.check_folder(out, WRITTEN, (out / _RESULTS).exists(), "move it")
     programs.settle_order()
 
-    from tunbridge.bench import runner, suites
-    from tunbridge.bench.compare import named
-    from tunbridge.bench.store import Store
+    from tunbridge.bench.benchmark import runner, suites
+    from tunbridge.bench.benchmark.store import Store
+    from tunbridge.bench.comparing.compare import named
     from tunbridge.cli import benching
     from tunbridge.core import files
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import joblib
 
-from tunbridge.bench.board import page
-from tunbridge.bench.leaderboard import Leaderboard
-from tunbridge.bench.published import published
-from tunbridge.bench.runner import Done, Job
-from tunbridge.bench.store import Store
+from tunbridge.bench.benchmark.board import page
+from tunbridge.bench.benchmark.leaderboard import Leaderboard
+from tunbridge.bench.benchmark.published import published
+from tunbridge.bench.benchmark.runner import Done, Job
+from tunbridge.bench.benchmark.store import Store
 from tunbridge.cli.bench import WRITTEN
 from tunbridge.core.errors import InputError
 from tunbridge.core.files import replacing

@@ -44,7 +44,7 @@ def compare(
     options.check_seconds(seconds)
     programs.settle_order()
 
-    from tunbridge.bench.compare import named
+    from tunbridge.bench.comparing.compare import named
     from tunbridge.cli.study import Rows
     from tunbridge.core.tables import to_text
 

@@ -27,9 +27,9 @@ def demo(
     programs.settle_order()
     import jax
 
-    from tunbridge.bench.compare import named
-    from tunbridge.bench.gap import fit_gap
-    from tunbridge.bench.report.sections import gap_section
+    from tunbridge.bench.comparing.compare import named
+    from tunbridge.bench.comparing.report.sections import gap_section
+    from tunbridge.bench.truth.gap import fit_gap
     from tunbridge.cli.rundir import RunDir
     from tunbridge.cli.study import Rows
     from tunbridge.core.tables import to_text

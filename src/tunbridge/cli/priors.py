@@ -21,7 +21,7 @@ def priors(
     rows = [{"prior": name, "what it is": first_words(place)} for name, place in PRIORS.places.items()]
     print(to_text(rows).rstrip())
     if out is not None:
-        from tunbridge.bench.gallery import save
+        from tunbridge.bench.beliefs.gallery import save
 
         save(out)
         print(f"Gallery: {out}")

@@ -45,7 +45,7 @@ def reference(
 
         check_readable(name)
 
-    from tunbridge.bench.recipes import RECIPES, of_table
+    from tunbridge.bench.truth.recipes import RECIPES, of_table
 
     if target:
         import jax
@@ -90,7 +90,7 @@ def _show(name: str | None, folder: Path | None) -> None:
     if name is not None and name.endswith(".npz") and not Path(name).is_file():
         raise InputError("a file with a reference", f"{name}, where there is none", "Check the path.")
 
-    from tunbridge.bench.reference import load_reference, references
+    from tunbridge.bench.truth.reference import load_reference, references
     from tunbridge.core.tables import to_text
 
     if name is not None:

@@ -8,9 +8,9 @@ import jax
 import numpy as np
 import pyarrow as pa
 
-from tunbridge.bench.compare import Comparison, compare
-from tunbridge.bench.report import Study, report
-from tunbridge.bench.report.sections import Section
+from tunbridge.bench.comparing.compare import Comparison, compare
+from tunbridge.bench.comparing.report import Study, report
+from tunbridge.bench.comparing.report.sections import Section
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood
 from tunbridge.datasets import table as tables

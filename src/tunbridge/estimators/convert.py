@@ -17,7 +17,7 @@ from tunbridge.inference.point.ensemble import Ensemble
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.likelihoods import Bernoulli, Categorical, Gaussian
 from tunbridge.model.model import Model
-from tunbridge.model.networks.module import from_module
+from tunbridge.model.networks.adapters.module import from_module
 from tunbridge.model.priors import Normal, fan_in
 
 

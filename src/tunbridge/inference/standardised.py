@@ -17,7 +17,7 @@ from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.summary import Summary
 from tunbridge.model.model import Model
-from tunbridge.model.networks.offset import Offset
+from tunbridge.model.networks.architectures.offset import Offset
 from tunbridge.predict.parts import Parts
 from tunbridge.predict.scaled import in_units
 

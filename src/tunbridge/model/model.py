@@ -16,7 +16,7 @@ from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.provenance import describe
 from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree, Scalar
-from tunbridge.model.networks.offset import Offset
+from tunbridge.model.networks.architectures.offset import Offset
 
 _MOST_SHOWN = 300
 """How many characters of a part a notebook shows."""

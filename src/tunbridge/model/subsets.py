@@ -13,7 +13,7 @@ from tunbridge.core.declared import Module, as_floats, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths, paths
 from tunbridge.core.types import PyTree
-from tunbridge.model.networks.sites import Sites
+from tunbridge.model.networks.programs.sites import Sites
 
 
 class Subset(Module):

@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 import tunbridge as tb
 from toys import table
-from tunbridge.bench.exact import linear_unknown
+from tunbridge.bench.truth.exact import linear_unknown
 from tunbridge.inference.laplace import fitting
 from tunbridge.inference.laplace.local import Local
 from tunbridge.inference.standardised import fit_standardised

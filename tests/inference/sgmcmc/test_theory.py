@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 import tunbridge as tb
-from tunbridge.bench.noisy import known
+from tunbridge.bench.truth.noisy import known
 from tunbridge.core.tree import ravel
 from tunbridge.runtime.batches import Minibatches
 from tunbridge.runtime.loop import Options

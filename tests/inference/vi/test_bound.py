@@ -98,7 +98,7 @@ def _gaussian_kl(mean, covariance, other_mean, other):
 @pytest.mark.parametrize("family", [tb.families.Diagonal(), tb.families.Full()], ids=["diagonal", "full"])
 def test_bound_and_kl_to_the_posterior_make_up_the_log_evidence(family, x64):
     """For any q on a conjugate model: to 1e-3 where it is the posterior, else within 4 standard errors."""
-    problem = tb.bench.exact.linear()
+    problem = tb.bench.truth.exact.linear()
     phi = np.column_stack([problem.data.x, np.ones(problem.data.num)])
     precision = phi.T @ phi / 0.5**2 + np.eye(3) / 1.5**2
     covariance = np.linalg.inv(precision)
@@ -124,7 +124,7 @@ def test_bound_and_kl_to_the_posterior_make_up_the_log_evidence(family, x64):
 
 def test_the_bound_of_two_weights_is_that_of_quadrature(x64):
     """Logistic regression with 2 weights: the expected log likelihood on a grid of Gauss-Hermite nodes."""
-    problem = tb.bench.exact.logistic()
+    problem = tb.bench.truth.exact.logistic()
     model, data = problem.model.bind(problem.data)
     params = tb.Params({"w": jnp.array([0.4, -0.3])})
     q = Gaussian(params, (Diagonal.of(jnp.array([0.5, 0.3])),), ((0,),))

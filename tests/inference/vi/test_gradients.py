@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from tunbridge.model.networks import perturbed, sites
+from tunbridge.model.networks.programs import perturbed, sites
 
 SAMPLED = tb.divergences.KL(closed=False)
 ESTIMATORS = {
@@ -26,7 +26,7 @@ NUM = 2000
 
 
 def _setting():
-    problem = tb.bench.exact.linear()
+    problem = tb.bench.truth.exact.linear()
     model, data = problem.model.bind(problem.data)
     params = tb.Params({"layers": [{"weight": jnp.array([[0.8], [-0.3]]), "bias": jnp.array([0.1])}]})
     sds = jax.tree.map(lambda leaf: jnp.full_like(leaf, 0.2), params)
@@ -91,7 +91,7 @@ def test_scores_vary_more_than_ten_times_as_much_as_reparameterised_slopes():
 
 
 def test_sticking_to_the_landing_has_no_variance_at_the_posterior(x64):
-    problem = tb.bench.exact.linear()
+    problem = tb.bench.truth.exact.linear()
     model, data = problem.model.bind(problem.data)
     phi = np.column_stack([np.ones(data.num), problem.data.x])  # the bias comes first
     covariance = np.linalg.inv(phi.T @ phi / 0.5**2 + np.eye(3) / 1.5**2)

@@ -27,7 +27,7 @@ def _moments(posterior):
 
 
 def _truth():
-    problem = tb.bench.exact.linear()
+    problem = tb.bench.truth.exact.linear()
     phi = np.column_stack([problem.data.x, np.ones(problem.data.num)])
     precision = phi.T @ phi / 0.5**2 + np.eye(3) / 1.5**2
     covariance = np.linalg.inv(precision)
@@ -137,7 +137,7 @@ def test_larger_families_have_larger_bounds():
 
 @pytest.mark.slow
 def test_patience_stops_where_the_bound_no_longer_rises():
-    problem = tb.bench.exact.linear()
+    problem = tb.bench.truth.exact.linear()
     posterior = tb.MeanField(train=tb.Train(10_000, patience=300)).fit(
         problem.model, problem.data, key=jax.random.key(0)
     )
@@ -177,7 +177,7 @@ def test_supports_that_q_cannot_cover_are_refused():
         lambda weights: sum(jnp.sum(jnp.where(w > 0, -w, -jnp.inf)) for w in jax.tree.leaves(weights)),
         lambda key, like: jax.tree.map(jnp.ones_like, like),
     )
-    problem = tb.bench.exact.linear()
+    problem = tb.bench.truth.exact.linear()
     model = tb.Model(tb.networks.MLP(()), positive, tb.likelihoods.Gaussian(0.5))
     with pytest.raises(tb.InputError, match="whole real line"):
         tb.MeanField().fit(model, problem.data, key=jax.random.key(0))
@@ -185,7 +185,7 @@ def test_supports_that_q_cannot_cover_are_refused():
 
 @pytest.mark.slow
 def test_a_bound_that_is_not_finite_stops_the_run():
-    problem = tb.bench.exact.linear()
+    problem = tb.bench.truth.exact.linear()
     wild = tb.MeanField(optimiser=optax.sgd, step_size=1e30, decay=tb.schedules.Constant(), train=tb.Train(50))
     with pytest.raises(tb.NumericalError, match="NaN or infinite"):
         wild.fit(problem.model, problem.data, key=jax.random.key(0))

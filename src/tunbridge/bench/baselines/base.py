@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 from threadpoolctl import threadpool_limits
 
-from tunbridge.bench.processes.predictive import ProcessPredictive
+from tunbridge.bench.baselines.processes.predictive import ProcessPredictive
 from tunbridge.core.data import Data, Stream, check_x
 from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError

@@ -10,8 +10,8 @@ import tinygp
 from tinygp import kernels
 
 from tunbridge.bench.baselines.base import Baseline, Learnt, Rows, all_classes, of_classes, seed
-from tunbridge.bench.processes.predictive import ProcessPredictive
-from tunbridge.bench.processes.regression import ExactProcess, FittedProcess
+from tunbridge.bench.baselines.processes.predictive import ProcessPredictive
+from tunbridge.bench.baselines.processes.regression import ExactProcess, FittedProcess
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Predictive
 

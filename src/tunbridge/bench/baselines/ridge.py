@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from tunbridge.bench.baselines.base import FOLDS, Baseline, Learnt, Rows, all_classes, folds, nll, of_classes
-from tunbridge.bench.processes.predictive import ProcessPredictive
+from tunbridge.bench.baselines.processes.predictive import ProcessPredictive
 from tunbridge.core.types import Key, Predictive
 
 _PENALTIES = np.logspace(-3, 6, 28)

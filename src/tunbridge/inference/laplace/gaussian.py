@@ -23,7 +23,7 @@ from tunbridge.inference.posteriors import DRAWS, Posterior
 from tunbridge.model.likelihoods.bernoulli import Bernoulli
 from tunbridge.model.likelihoods.categorical import Categorical
 from tunbridge.model.likelihoods.gaussian import Gaussian
-from tunbridge.model.networks.sites import Sites
+from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import Subset
 from tunbridge.predict import links
 from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive

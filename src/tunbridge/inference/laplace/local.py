@@ -18,9 +18,9 @@ from tunbridge.core.tree import by_shape, size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
 from tunbridge.model.model import Model
-from tunbridge.model.networks import sites as places
-from tunbridge.model.networks.evaluation import Evaluation
-from tunbridge.model.networks.sites import Sites
+from tunbridge.model.networks.programs import sites as places
+from tunbridge.model.networks.programs.evaluation import Evaluation
+from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import Subset
 
 _BLOCK_NUMBERS = 2**24

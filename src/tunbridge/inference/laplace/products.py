@@ -14,7 +14,7 @@ from tunbridge.core.linalg import Kronecker
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
 from tunbridge.inference.laplace.local import Local, Part, Slopes
-from tunbridge.model.networks.sites import Sites
+from tunbridge.model.networks.programs.sites import Sites
 
 
 @once

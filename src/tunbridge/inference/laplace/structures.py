@@ -23,7 +23,7 @@ from tunbridge.inference.laplace import products
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
 from tunbridge.inference.laplace.local import Local, Part, num_outputs, row_numbers, summed
 from tunbridge.model.networks import layout as axes
-from tunbridge.model.networks.sites import Sites
+from tunbridge.model.networks.programs.sites import Sites
 
 _HESSIAN_ROWS = 64
 """How many rows of an exact Hessian are computed at once."""

@@ -16,9 +16,9 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Params, PyTree
 from tunbridge.inference.linear.moments import Moments
 from tunbridge.model.model import Model
-from tunbridge.model.networks import sites as places
-from tunbridge.model.networks.evaluation import Evaluation
-from tunbridge.model.networks.sites import Sites
+from tunbridge.model.networks.programs import sites as places
+from tunbridge.model.networks.programs.evaluation import Evaluation
+from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import LastLayer
 
 _BLOCK_NUMBERS = 2**23

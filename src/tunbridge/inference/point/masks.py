@@ -19,7 +19,7 @@ from tunbridge.core.random import split, uniform
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.model.model import Model, Target
 from tunbridge.model.networks import layout as axes
-from tunbridge.model.networks.reading import reads_inputs
+from tunbridge.model.networks.programs.reading import reads_inputs
 
 Rates = tuple[Any, ...]
 Masks = tuple[Array | None, ...]

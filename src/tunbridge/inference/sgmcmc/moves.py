@@ -25,9 +25,9 @@ from tunbridge.inference.sampler import shapes
 from tunbridge.inference.sgmcmc import gig
 from tunbridge.inference.sgmcmc.orbits import Orbit, Units, batches, orbit, violation
 from tunbridge.model.model import Model, Target
-from tunbridge.model.networks.cast import Cast
-from tunbridge.model.networks.mlp import MLP
-from tunbridge.model.networks.offset import Offset
+from tunbridge.model.networks.architectures.cast import Cast
+from tunbridge.model.networks.architectures.mlp import MLP
+from tunbridge.model.networks.architectures.offset import Offset
 
 __all__ = ["Move", "NormRedraw", "Rescaling"]
 

@@ -20,7 +20,7 @@ from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.model.model import Model, Target
-from tunbridge.model.networks import perturbed, sites
+from tunbridge.model.networks.programs import perturbed, sites
 
 
 class Gradient(Module):

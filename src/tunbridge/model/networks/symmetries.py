@@ -11,7 +11,7 @@ import numpy as np
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
-from tunbridge.model.networks.mlp import MLP
+from tunbridge.model.networks.architectures.mlp import MLP
 
 ODD = ("tanh", "erf", "sin", "identity")
 """Activations with phi(-a) = -phi(a)."""

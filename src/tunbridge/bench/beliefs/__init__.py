@@ -1,0 +1,1 @@
+"""What a prior means, and what the evidence says of a model."""

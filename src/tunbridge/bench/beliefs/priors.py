@@ -1,0 +1,189 @@
+"""What a prior means: before any data, along a grid of scales, and beside other priors."""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from tunbridge.bench.beliefs.evidence import learn, score
+from tunbridge.bench.comparing.compare import compare
+from tunbridge.core import tables
+from tunbridge.core.data import Data
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Prior
+from tunbridge.inference.base import Method
+from tunbridge.inference.mcmc.smc import TemperedSMC
+from tunbridge.inference.point.ensemble import Ensemble
+from tunbridge.inference.posteriors import Draws
+from tunbridge.model.likelihoods.base import OfClasses, OfNumbers
+from tunbridge.model.model import Model
+from tunbridge.model.priors import Normal, fan_in
+
+GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+"""Scales at which a model's sensitivity is measured."""
+_LEVELS = (0.05, 0.5, 0.95)
+_SURE = 0.99
+_ONE = "one"
+
+
+@dataclasses.dataclass(frozen=True)
+class Beliefs(tables.Table):
+    """What a model expects before the data: quantiles over draws from its prior."""
+
+    caption = "prior predictive"
+
+    rows: list[dict[str, Any]]
+    sentences: tuple[str, ...]
+
+
+def prior_predictive(model: Model, data: Data, *, key: Key, num: int = 1000) -> Beliefs:
+    """What a model expects at the inputs of some data, beside what was seen there.
+
+    Parameters
+    ----------
+    model, data
+        y is used for comparison only. Standardise x and y first if the model is meant for standardised rows.
+    key, num
+        Of the draws from the prior, and how many.
+    """
+    bound, rows = model.bind(data)
+    drawn = jax.jit(jax.vmap(lambda k: bound.sample_params(k, bound.example())))(jax.random.split(key, num))
+    predictive = Draws(bound, key, drawn).predict(np.asarray(rows.x))
+    if isinstance(bound.likelihood, OfClasses):
+        return _of_classes(np.asarray(predictive.functions), np.asarray(rows.y))
+    if not isinstance(bound.likelihood, OfNumbers):
+        name = type(bound.likelihood).__name__
+        raise InputError("a likelihood of numbers or of classes", name, "Ask one task at a time.")
+    functions, y = np.asarray(predictive.functions), np.asarray(predictive.replicates(key))
+    return _of_numbers(functions, y, np.asarray(rows.y))
+
+
+def _of_numbers(functions: np.ndarray, drawn: np.ndarray, y: np.ndarray) -> Beliefs:
+    """From (draws, points, outputs)."""
+    inside = functions.std(axis=1).mean(axis=-1)
+    total = drawn.std(axis=1).mean(axis=-1)
+    seen = float(y.std(axis=0).mean())
+    rows = [
+        _quantiles("f(x) at an input", functions.ravel()),
+        _quantiles("sd of f over the inputs", inside),
+        _quantiles("sd of y over the inputs", total) | {"seen": seen},
+        _quantiles("largest |y|", np.abs(drawn).max(axis=(1, 2))) | {"seen": float(np.abs(y).max())},
+        _quantiles("share of y's variance due to f", np.minimum((inside / np.maximum(total, 1e-30)) ** 2, 1.0)),
+    ]
+    share = float(np.mean(total <= seen))
+    said = [f"{share:.0%} of the data sets that the prior draws vary less than the one that was seen."]
+    if share < 0.01 or share > 0.99:
+        said.append("The prior hardly expects data like these: change its scale, or standardise x and y.")
+    return Beliefs(rows, tuple(said))
+
+
+def _of_classes(probs: np.ndarray, y: np.ndarray) -> Beliefs:
+    """From (draws, points, classes)."""
+    top = probs.max(axis=-1)
+    used = np.array([len(np.unique(one)) for one in probs.argmax(axis=-1)])
+    rows = [
+        _quantiles("largest probability at an input", top.ravel()),
+        _quantiles("classes predicted somewhere", used) | {"seen": float(len(np.unique(y)))},
+        _quantiles("share of inputs with one class above 0.99", (top > _SURE).mean(axis=1)),
+    ]
+    sure = float(np.mean((top > _SURE).mean(axis=1) > 0.5))
+    said = [f"{sure:.0%} of the networks that the prior draws are sure of a class at most inputs."]
+    if sure > 0.5:
+        said.append("Such a prior is sure before it has seen anything: take a smaller scale.")
+    return Beliefs(rows, tuple(said))
+
+
+def _quantiles(name: str, values: np.ndarray) -> dict[str, Any]:
+    low, middle, high = np.quantile(values, _LEVELS)
+    return {"quantity": name, "5 %": float(low), "50 %": float(middle), "95 %": float(high), "seen": ""}
+
+
+@dataclasses.dataclass(frozen=True)
+class Sensitivity(tables.Table):
+    """How predictions change with the scale of the prior."""
+
+    caption = "sensitivity to the prior's scale"
+    sentences = ()
+
+    rows: list[dict[str, Any]]
+
+
+def sensitivity(
+    model: Model,
+    train: Data | tuple[Any, Any],
+    test: Data | tuple[Any, Any],
+    *,
+    make: Callable[[float], Prior] = lambda scale: Normal(fan_in(scale)),
+    scales: Sequence[float] = GRID,
+    method: Method | None = None,
+    key: Key,
+) -> Sensitivity:
+    """Fit a model once for each scale of its prior, and score it on the test rows as `compare` does.
+
+    Parameters
+    ----------
+    model, train, test
+        As for `compare`; the model's own prior is replaced.
+    make
+        The prior of a scale.
+    scales
+        The grid.
+    method
+        None is ``Ensemble()``; a sampler says more, for more.
+    key
+        The same for every scale.
+    """
+    rows = []
+    for scale in scales:
+        under = dataclasses.replace(model, prior=make(float(scale)))
+        found = compare(under, train, test, {_ONE: method or Ensemble()}, baselines=False, key=key, progress=False)
+        predictive = found.predictives[_ONE]
+        spread = {
+            "total": float(np.mean(np.asarray(predictive.total))),
+            "epistemic": float(np.mean(np.asarray(predictive.epistemic))),
+        }
+        figures = {name: value for name, value in found.rows[0].items() if name not in ("method", "seconds")}
+        rows.append({"scale": float(scale), **figures, **spread})
+    return Sensitivity(rows)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking(tables.Table):
+    """Priors by their evidence, and by how well they predict."""
+
+    caption = "priors by evidence"
+    sentences = ("Log evidence of standardised rows, by tempered sequential Monte Carlo.",)
+
+    rows: list[dict[str, Any]]
+
+
+def rank_priors(
+    model: Model,
+    priors: Mapping[str, Prior],
+    train: Data | tuple[Any, Any],
+    test: Data | tuple[Any, Any],
+    *,
+    method: TemperedSMC | None = None,
+    key: Key,
+) -> Ranking:
+    """Order priors by the evidence of the training rows, with the test NLL and its standard error beside it.
+
+    Parameters
+    ----------
+    model, train, test
+        As for `compare`; the model's own prior is replaced.
+    priors
+        By name.
+    method
+        One that finds the evidence; None is ``TemperedSMC()``.
+    key
+        The same for every prior.
+    """
+    rows = []
+    for name, prior in priors.items():
+        found = learn(dataclasses.replace(model, prior=prior), train, method or TemperedSMC(), key=key)
+        scores = score(found.posterior, model, train, test)
+        rows.append({"prior": name, "log evidence": found.log_evidence, **scores})
+    return Ranking(sorted(rows, key=lambda row: -row["log evidence"]))

@@ -1,5 +1,0 @@
-"""A page about a benchmark: one HTML file with its pictures inside, which needs no network."""
-
-from tunbridge.bench.board.page import page
-
-__all__ = ["page"]

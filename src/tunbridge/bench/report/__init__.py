@@ -1,5 +1,0 @@
-"""A page about a fit or a comparison: one HTML file with its pictures inside, which needs no network."""
-
-from tunbridge.bench.report.report import Study, report
-
-__all__ = ["Study", "report"]

@@ -1,0 +1,1 @@
+"""What is known of a posterior: exact problems, references, and calibration by simulation."""

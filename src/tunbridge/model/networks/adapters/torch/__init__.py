@@ -1,0 +1,1 @@
+"""PyTorch modules, read once into a graph that JAX runs."""

@@ -1,0 +1,1 @@
+"""A residual network of GPU programs."""

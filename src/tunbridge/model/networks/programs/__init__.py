@@ -1,0 +1,1 @@
+"""What is read from the program of a network, whoever wrote it."""

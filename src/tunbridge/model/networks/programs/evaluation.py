@@ -1,0 +1,109 @@
+"""A network at one row, with what its weights multiply and the slopes by what they give."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.flatten_util import ravel_pytree
+
+from tunbridge.core.types import PyTree
+from tunbridge.model.networks.programs.sites import CALLS, Group, Place, Site, Sites, bind, constant_and_carried
+
+
+class Evaluation:
+    """Outputs of a network at one row, the activations of its groups, and cotangents as they are asked for."""
+
+    def __init__(self, sites: Sites, weights: PyTree, x: Array):
+        self._sites = sites
+        flat, back = ravel_pytree(weights)
+        shifts = {place: jnp.zeros(site.shape, flat.dtype) for place, site in sites.found.items()}
+
+        def run(shifts: dict[Place, Array], rest: Array) -> tuple[Array, dict[Place, Array]]:
+            moved = back(flat.at[sites.rest].set(rest)) if len(sites.rest) else weights
+            activations: dict[Place, Array] = {}
+            values = [*jax.tree.leaves(moved), x[None]]
+            runner = _Runner(sites.found, shifts, activations)
+            (outputs,) = runner.run(sites.program.jaxpr, sites.program.consts, values, ())
+            return outputs, activations
+
+        self.outputs, self._pullback, found = jax.vjp(run, shifts, flat[sites.rest], has_aux=True)
+        self.activations = [self._activations(group, found, flat.dtype) for group in sites.groups]
+        """Of each group, (positions, inputs), with a 1 for the bias, in the weights' own precision."""
+
+    def _activations(self, group: Group, found: dict[Place, Array], dtype: Any) -> Array:
+        parts = [found[place].reshape(-1, found[place].shape[-1]) for place in group.places]
+        a = jnp.concatenate(parts).astype(dtype)
+        return jnp.concatenate([a, jnp.ones((len(a), 1), a.dtype)], axis=1) if group.biased else a
+
+    def cotangents(self, columns: Array) -> tuple[list[Array], Array]:
+        """For each of some combinations (columns, outputs) of the outputs: its derivative by what the groups give.
+
+        That is (columns, positions, outputs) for each group, and its gradient by the other weights, (columns, rest).
+        """
+        shifts, rest = jax.vmap(self._pullback)(columns)
+        return [
+            jnp.concatenate([self._columns(place, shifts[place]) for place in group.places], axis=1)
+            for group in self._sites.groups
+        ], rest
+
+    def _columns(self, place: Place, values: Array) -> Array:
+        site = self._sites.found[place]
+        one = site.columns
+        for _ in range(site.depth + 1):
+            one = jax.vmap(one)
+        split = one(values)
+        return split.reshape(len(values), -1, split.shape[-1])
+
+
+class _Runner:
+    """A program run with shifts added at its sites, noting what the weights multiply there."""
+
+    def __init__(self, found: dict[Place, Site], shifts: dict[Place, Array], activations: dict[Place, Array]):
+        self.found, self.shifts, self.activations = found, shifts, activations
+        self._on_the_way = {place[:depth] for place in found for depth in range(len(place))}
+
+    def run(self, jaxpr: Jaxpr, consts: Any, values: list[Array], place: Place) -> list[Array]:
+        """The program's results."""
+        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True))
+
+        def read(atom: Any) -> Any:
+            return atom.val if isinstance(atom, Literal) else known[atom]
+
+        for number, eqn in enumerate(jaxpr.eqns):
+            results = self._equation(eqn, [read(atom) for atom in eqn.invars], (*place, number))
+            known.update(zip(eqn.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
+        name = eqn.primitive.name
+        if here in self._on_the_way and name == "scan":
+            return self._loop(eqn, operands, here)
+        if here in self._on_the_way:
+            inner = eqn.params[CALLS[name]]
+            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
+            return self.run(closed.jaxpr, closed.consts, operands, here)
+        results = bind(eqn, operands)
+        if here not in self.found:
+            return results
+        self.activations[here] = self.found[here].activations(operands)
+        return [results[0] + self.shifts[here].astype(results[0].dtype)]
+
+    def _loop(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
+        (num, carried), inner = constant_and_carried(eqn), eqn.params["jaxpr"]
+        inside = [place for place in self.found if place[: len(here)] == here]
+        consts, carry, rows = operands[:num], operands[num : num + carried], operands[num + carried :]
+
+        def step(carry: list[Array], inputs: tuple) -> tuple[list[Array], tuple]:
+            row, shifts = inputs
+            activations: dict[Place, Array] = {}
+            runner = _Runner({place: self.found[place] for place in inside}, shifts, activations)
+            results = runner.run(inner.jaxpr, inner.consts, [*consts, *carry, *row], here)
+            return results[:carried], (results[carried:], activations)
+
+        shifts = {place: self.shifts[place] for place in inside}
+        settings = {"length": eqn.params["length"], "reverse": eqn.params["reverse"]}
+        carry, (results, activations) = jax.lax.scan(step, carry, (rows, shifts), **settings)
+        self.activations.update(activations)
+        return [*carry, *results]

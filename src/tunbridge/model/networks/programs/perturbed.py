@@ -1,0 +1,164 @@
+r"""A network whose weights are not one value: noise enters where weights meet data.
+
+With independent normal weights :math:`w \sim N(\mu, \sigma^2)` what a matrix product gives is normal itself,
+:math:`N(a \mu, a^2 \sigma^2)`, and can be drawn afresh for every row (`Local`); or each row flips the signs of one
+common deviation at random (`Flipped`). Both follow the means and the deviations of weights through the network's
+program side by side, as long as they are only reordered, up to the product.
+"""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+
+from tunbridge.core.random import fold_in, normal, split
+from tunbridge.core.tree import size, unravel
+from tunbridge.core.types import Key, PyTree
+from tunbridge.model.networks.programs.sites import CALLS, REORDERINGS, Sites, bind, constant_and_carried
+
+Pair = tuple[Array, Array | None]
+"""A value, and what travels beside it if it is weights of which there is a spread."""
+
+
+def eligible(sites: Sites, like: PyTree, *, once: bool) -> tuple[bool, ...]:
+    """Which leaves are of one product or convolution and its bias alone; with `once`, of one position.
+
+    A weight that meets several positions of one row gives them correlated outputs, which noise of their own would
+    take for independent ones.
+    """
+    chosen = np.zeros(size(like), bool)
+    for group in sites.groups:
+        (place, *others) = group.places
+        site = sites.found[place]
+        positions = site.columns(np.empty(site.shape[site.depth :], bool)).shape[0]
+        if site.kind != "gather" and not others and not (once and (site.depth or positions > 1)):
+            chosen[group.index] = True
+    return tuple(bool(np.all(leaf)) for leaf in jax.tree.leaves(unravel(like, chosen)))
+
+
+class Perturbed(abc.ABC):
+    """Runs a network's program.
+
+    Parameters
+    ----------
+    program
+        Of weights and inputs.
+    key
+        Of the noise.
+    """
+
+    def __init__(self, program: ClosedJaxpr, key: Key):
+        self.program, self.key = program, key
+
+    @abc.abstractmethod
+    def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
+        """What an equation gives whose operand `side` is weights with something beside them."""
+
+    def outputs(self, weights: PyTree, beside: PyTree, x: Array) -> Array:
+        """The network's outputs; leaves of `beside` are None where weights are what they are."""
+        pairs = list(zip(jax.tree.leaves(weights), beside, strict=True))
+        ((outputs, _),) = self._run(self.program.jaxpr, self.program.consts, [*pairs, (x, None)], self.key)
+        return outputs
+
+    def _run(self, jaxpr: Jaxpr, consts: Any, pairs: list[Pair], key: Key) -> list[Pair]:
+        known: dict[Any, Pair] = dict(zip(jaxpr.constvars, [(const, None) for const in consts], strict=True))
+        known.update(zip(jaxpr.invars, pairs, strict=True))
+
+        def read(atom: Any) -> Pair:
+            return (atom.val, None) if isinstance(atom, Literal) else known[atom]
+
+        for number, eqn in enumerate(jaxpr.eqns):
+            results = self._equation(eqn, [read(atom) for atom in eqn.invars], fold_in(key, number))
+            known.update(zip(eqn.outvars, results, strict=True))
+        return [read(atom) for atom in jaxpr.outvars]
+
+    def _equation(self, eqn: JaxprEqn, pairs: list[Pair], key: Key) -> list[Pair]:
+        values, name = [value for value, _ in pairs], eqn.primitive.name
+        spread = [(number, beside) for number, (_, beside) in enumerate(pairs) if beside is not None]
+        if not spread:
+            return [(value, None) for value in bind(eqn, values)]
+        if name in CALLS:
+            inner = eqn.params[CALLS[name]]
+            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
+            return self._run(closed.jaxpr, closed.consts, pairs, key)
+        if name == "scan":
+            return self._loop(eqn, pairs, key)
+        if name in (*REORDERINGS, "convert_element_type"):
+            besides = bind(eqn, [beside if beside is not None else jnp.zeros_like(value) for value, beside in pairs])
+            return list(zip(bind(eqn, values), besides, strict=True))
+        ((side, beside),) = spread
+        return [(self.meet(eqn, values, side, beside, key), None)]
+
+    def _loop(self, eqn: JaxprEqn, pairs: list[Pair], key: Key) -> list[Pair]:
+        (num, carried), inner = constant_and_carried(eqn), eqn.params["jaxpr"]
+        carry, rows = ([value for value, _ in part] for part in (pairs[num : num + carried], pairs[num + carried :]))
+
+        def step(carry: list[Array], row: list[Array]) -> tuple[list[Array], list[Array]]:
+            rest = [(value, None) for value in (*carry, *row)]
+            results = [value for value, _ in self._run(inner.jaxpr, inner.consts, [*pairs[:num], *rest], key)]
+            return results[:carried], results[carried:]
+
+        settings = {"length": eqn.params["length"], "reverse": eqn.params["reverse"]}
+        carry, results = jax.lax.scan(step, carry, rows, **settings)
+        return [(value, None) for value in (*carry, *results)]
+
+
+class Local(Perturbed):
+    """Draws what a product gives, from its mean and variance :cite:p:`kingma2015variational`; beside: variances.
+
+    The program may be of many rows at once.
+    """
+
+    def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
+        r""":math:`a \mu + \sqrt{a^2 \sigma^2} \, \varepsilon`."""
+        (mean,) = bind(eqn, operands)
+        other = _other(eqn, operands[1 - side], jnp.square)
+        (variance,) = bind(eqn, [beside, other] if side == 0 else [other, beside])
+        tiny = jnp.finfo(variance.dtype).tiny  # the slope of the root at 0 is infinite
+        return mean + jnp.sqrt(jnp.maximum(variance, tiny)) * normal(key, mean.shape, mean.dtype)
+
+
+class Flipped(Perturbed):
+    """Flips signs of one common deviation :cite:p:`wen2018flipout`; beside: the deviation.
+
+    The program is of one row.
+    """
+
+    def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
+        r""":math:`a \mu + ((a \circ s) \Delta) \circ r` with signs s of the inputs, r of the outputs."""
+        (mean,) = bind(eqn, operands)
+        data = operands[1 - side]
+        inputs, outputs = _axes(eqn, side, data.ndim, mean.ndim)
+        key_inputs, key_outputs = split(key, 2)
+        other = _other(eqn, data, lambda data: data * _signs(key_inputs, data, inputs))
+        (moved,) = bind(eqn, [beside, other] if side == 0 else [other, beside])
+        return mean + moved * _signs(key_outputs, mean, outputs)
+
+
+def _other(eqn: JaxprEqn, data: Array, change: Callable[[Array], Array]) -> Array:
+    """The data that a deviation meets: changed where they are multiplied, 0 where a bias is added to them."""
+    return jnp.zeros_like(data) if eqn.primitive.name == "add" else change(data)
+
+
+def _axes(eqn: JaxprEqn, side: int, rank: int, rank_out: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of the data that run over inputs, and those of the results that run over outputs."""
+    if eqn.primitive.name == "add":
+        return (), (rank_out - 1,)
+    numbers = eqn.params["dimension_numbers"]
+    if eqn.primitive.name == "conv_general_dilated":
+        return (numbers.lhs_spec[1],), (numbers.out_spec[1],)
+    contracted, _ = numbers
+    free = rank - len(contracted[1 - side])
+    outputs = range(free, rank_out) if side == 1 else range(rank_out - free)
+    return tuple(contracted[1 - side]), tuple(outputs)
+
+
+def _signs(key: Key, like: Array, axes: tuple[int, ...]) -> Array:
+    """Random signs along some axes, the same along the others."""
+    shape = [like.shape[axis] if axis in axes else 1 for axis in range(like.ndim)]
+    return jax.random.rademacher(key, shape, like.dtype)
