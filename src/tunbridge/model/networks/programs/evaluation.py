@@ -5,11 +5,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 from jax.flatten_util import ravel_pytree
 
 from tunbridge.core.types import PyTree
-from tunbridge.model.networks.programs.sites import CALLS, Group, Place, Site, Sites, bind, constant_and_carried
+from tunbridge.model.networks.programs.sites import Group, Place, Site, Sites
+from tunbridge.model.networks.programs.walking import bind, called, constant_and_carried, walk
 
 
 class Evaluation:
@@ -25,7 +26,7 @@ class Evaluation:
             activations: dict[Place, Array] = {}
             values = [*jax.tree.leaves(moved), x[None]]
             runner = _Runner(sites.found, shifts, activations)
-            (outputs,) = runner.run(sites.program.jaxpr, sites.program.consts, values, ())
+            (outputs,) = runner.run(sites.program, values, ())
             return outputs, activations
 
         self.outputs, self._pullback, found = jax.vjp(run, shifts, flat[sites.rest], has_aux=True)
@@ -64,26 +65,20 @@ class _Runner:
         self.found, self.shifts, self.activations = found, shifts, activations
         self._on_the_way = {place[:depth] for place in found for depth in range(len(place))}
 
-    def run(self, jaxpr: Jaxpr, consts: Any, values: list[Array], place: Place) -> list[Array]:
+    def run(self, program: ClosedJaxpr, values: list[Array], place: Place) -> list[Array]:
         """The program's results."""
-        known = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True))
 
-        def read(atom: Any) -> Any:
-            return atom.val if isinstance(atom, Literal) else known[atom]
+        def equation(number: int, eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
+            return self._equation(eqn, operands, (*place, number))
 
-        for number, eqn in enumerate(jaxpr.eqns):
-            results = self._equation(eqn, [read(atom) for atom in eqn.invars], (*place, number))
-            known.update(zip(eqn.outvars, results, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+        return walk(program, values, equation, lambda value: value)
 
     def _equation(self, eqn: JaxprEqn, operands: list[Array], here: Place) -> list[Array]:
         name = eqn.primitive.name
         if here in self._on_the_way and name == "scan":
             return self._loop(eqn, operands, here)
         if here in self._on_the_way:
-            inner = eqn.params[CALLS[name]]
-            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-            return self.run(closed.jaxpr, closed.consts, operands, here)
+            return self.run(called(eqn), operands, here)
         results = bind(eqn, operands)
         if here not in self.found:
             return results
@@ -99,7 +94,7 @@ class _Runner:
             row, shifts = inputs
             activations: dict[Place, Array] = {}
             runner = _Runner({place: self.found[place] for place in inside}, shifts, activations)
-            results = runner.run(inner.jaxpr, inner.consts, [*consts, *carry, *row], here)
+            results = runner.run(inner, [*consts, *carry, *row], here)
             return results[:carried], (results[carried:], activations)
 
         shifts = {place: self.shifts[place] for place in inside}

@@ -8,18 +8,18 @@ program side by side, as long as they are only reordered, up to the product.
 
 import abc
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from tunbridge.core.random import fold_in, normal, split
 from tunbridge.core.tree import size, unravel
 from tunbridge.core.types import Key, PyTree
-from tunbridge.model.networks.programs.sites import CALLS, REORDERINGS, Sites, bind, constant_and_carried
+from tunbridge.model.networks.programs.sites import Sites
+from tunbridge.model.networks.programs.walking import CALLS, REORDERINGS, bind, called, constant_and_carried, walk
 
 Pair = tuple[Array, Array | None]
 """A value, and what travels beside it if it is weights of which there is a spread."""
@@ -62,20 +62,14 @@ class Perturbed(abc.ABC):
     def outputs(self, weights: PyTree, beside: PyTree, x: Array) -> Array:
         """The network's outputs; leaves of `beside` are None where weights are what they are."""
         pairs = list(zip(jax.tree.leaves(weights), beside, strict=True))
-        ((outputs, _),) = self._run(self.program.jaxpr, self.program.consts, [*pairs, (x, None)], self.key)
+        ((outputs, _),) = self._run(self.program, [*pairs, (x, None)], self.key)
         return outputs
 
-    def _run(self, jaxpr: Jaxpr, consts: Any, pairs: list[Pair], key: Key) -> list[Pair]:
-        known: dict[Any, Pair] = dict(zip(jaxpr.constvars, [(const, None) for const in consts], strict=True))
-        known.update(zip(jaxpr.invars, pairs, strict=True))
+    def _run(self, program: ClosedJaxpr, pairs: list[Pair], key: Key) -> list[Pair]:
+        def equation(number: int, eqn: JaxprEqn, operands: list[Pair]) -> list[Pair]:
+            return self._equation(eqn, operands, fold_in(key, number))
 
-        def read(atom: Any) -> Pair:
-            return (atom.val, None) if isinstance(atom, Literal) else known[atom]
-
-        for number, eqn in enumerate(jaxpr.eqns):
-            results = self._equation(eqn, [read(atom) for atom in eqn.invars], fold_in(key, number))
-            known.update(zip(eqn.outvars, results, strict=True))
-        return [read(atom) for atom in jaxpr.outvars]
+        return walk(program, pairs, equation, lambda value: (value, None))
 
     def _equation(self, eqn: JaxprEqn, pairs: list[Pair], key: Key) -> list[Pair]:
         values, name = [value for value, _ in pairs], eqn.primitive.name
@@ -83,9 +77,7 @@ class Perturbed(abc.ABC):
         if not spread:
             return [(value, None) for value in bind(eqn, values)]
         if name in CALLS:
-            inner = eqn.params[CALLS[name]]
-            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-            return self._run(closed.jaxpr, closed.consts, pairs, key)
+            return self._run(called(eqn), pairs, key)
         if name == "scan":
             return self._loop(eqn, pairs, key)
         if name in (*REORDERINGS, "convert_element_type"):
@@ -100,7 +92,7 @@ class Perturbed(abc.ABC):
 
         def step(carry: list[Array], row: list[Array]) -> tuple[list[Array], list[Array]]:
             rest = [(value, None) for value in (*carry, *row)]
-            results = [value for value, _ in self._run(inner.jaxpr, inner.consts, [*pairs[:num], *rest], key)]
+            results = [value for value, _ in self._run(inner, [*pairs[:num], *rest], key)]
             return results[:carried], results[carried:]
 
         settings = {"length": eqn.params["length"], "reverse": eqn.params["reverse"]}

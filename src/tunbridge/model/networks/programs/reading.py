@@ -3,9 +3,10 @@
 from typing import Any
 
 import jax
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from tunbridge.core.types import Network, PyTree
+from tunbridge.model.networks.programs.walking import walk
 
 _INPUTS = "inputs"
 """The mark of whatever depends on x."""
@@ -17,7 +18,7 @@ def reads_inputs(network: Network, weights: PyTree, x: Any, layout: PyTree) -> P
     `weights` and `x` may be shapes. Biases, norms and embeddings on the way do not count as weights.
     """
     shapes = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), (weights, x))
-    program = jax.make_jaxpr(network.apply)(*shapes).jaxpr
+    program = jax.make_jaxpr(network.apply)(*shapes)
     leaves, treedef = jax.tree.flatten(weights)
     heavy = frozenset(i for i, leaf in enumerate(jax.tree.leaves(layout)) if leaf.role == "weight")
     marks = [frozenset([i]) for i in range(len(leaves))] + [frozenset([_INPUTS])]
@@ -26,31 +27,27 @@ def reads_inputs(network: Network, weights: PyTree, x: Any, layout: PyTree) -> P
     return jax.tree.unflatten(treedef, [met.get(i, False) for i in range(len(leaves))])
 
 
-def _follow(program: Jaxpr, marks: list[frozenset], heavy: frozenset, met: dict[int, bool]) -> list[frozenset]:
+def _follow(program: ClosedJaxpr, marks: list[frozenset], heavy: frozenset, met: dict[int, bool]) -> list[frozenset]:
     """Carry marks through a program, and note what each weight meets first. Gives the marks of its results."""
-    known: dict[Any, frozenset] = dict(zip(program.invars, marks, strict=True))
+    nothing: frozenset = frozenset()
 
-    def mark(variable: Any) -> frozenset:
-        return frozenset() if isinstance(variable, Literal) else known.get(variable, frozenset())
+    def equation(_: int, eqn: JaxprEqn, operands: list[frozenset]) -> list[frozenset]:
+        num = len(eqn.outvars)
+        if (inner := _inner(eqn.params)) is not None and len(inner.jaxpr.invars) == len(operands):
+            return [*_follow(inner, operands, heavy, met), *[nothing] * num][:num]
+        _meet(operands, heavy, met)
+        return [nothing.union(*operands)] * num
 
-    for equation in program.eqns:
-        operands = [mark(variable) for variable in equation.invars]
-        if (inner := _inner(equation.params)) is not None and len(inner.invars) == len(operands):
-            results = _follow(inner, operands, heavy, met)
-        else:
-            _meet(operands, heavy, met)
-            results = [frozenset().union(*operands)] * len(equation.outvars)
-        known.update(zip(equation.outvars, results, strict=False))
-    return [mark(variable) for variable in program.outvars]
+    return walk(program, marks, equation, lambda _: nothing)
 
 
-def _inner(params: dict) -> Jaxpr | None:
+def _inner(params: dict) -> ClosedJaxpr | None:
     """The program that an equation calls (jit, scan, a custom derivative), if it calls one."""
     for value in params.values():
         if isinstance(value, ClosedJaxpr):
-            return value.jaxpr
-        if isinstance(value, Jaxpr):
             return value
+        if isinstance(value, Jaxpr) and not value.constvars:
+            return ClosedJaxpr(value, ())
     return None
 
 

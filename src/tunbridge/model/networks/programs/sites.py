@@ -14,22 +14,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from jax.extend.core import ClosedJaxpr, JaxprEqn
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import size, unravel
 from tunbridge.core.types import PyTree
+from tunbridge.model.networks.programs.walking import CALLS, REORDERINGS, called, constant_and_carried, walk
 
 Place = tuple[int, ...]
 """Of an equation: its number in the program, in the program called there, and so on."""
-
-REORDERINGS = (
-    *("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim"),
-    *("slice", "concatenate", "split", "rev", "copy"),
-)
-"""Equations whose results are their operands' numbers in other places."""
-CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
-"""Equations that run another program, and the parameter that holds it."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -106,7 +99,7 @@ def find(apply: Callable[[PyTree, Array], Array], weights: PyTree, x: Any) -> Si
     views = [_View(np.asarray(leaf)) for leaf in jax.tree.leaves(unravel(like, numbers))]
     search = _Search(len(numbers))
     with jax.ensure_compile_time_eval():
-        search.walk(program.jaxpr, [None] * len(program.consts), [*views, None], (), ())
+        search.walk(program, [*views, None], (), ())
     return Sites(*_grouped(search), program, search.found)
 
 
@@ -118,22 +111,15 @@ class _Search:
         self.elsewhere = np.zeros(num, bool)
         """Which weights are used other than at a site."""
 
-    def walk(self, jaxpr: Jaxpr, consts: list, values: list, place: Place, steps: tuple[int, ...]) -> list:
-        """What is known of a program's results, given what is known of its operands."""
-        known: dict[Any, _View | _Sum] = {}
+    def walk(self, program: ClosedJaxpr, values: list, place: Place, steps: tuple[int, ...]) -> list:
+        """What is known of a program's results, given what is known of its operands; None is nothing."""
 
-        def read(atom: Any) -> _View | _Sum | None:
-            return None if isinstance(atom, Literal) else known.get(atom)
+        def equation(number: int, eqn: JaxprEqn, operands: list) -> list:
+            if all(operand is None for operand in operands):
+                return [None] * len(eqn.outvars)
+            return self._equation(eqn, operands, (*place, number), steps)
 
-        for variable, value in zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *values), strict=True):
-            if value is not None:
-                known[variable] = value
-        for number, eqn in enumerate(jaxpr.eqns):
-            operands = [read(atom) for atom in eqn.invars]
-            if any(operand is not None for operand in operands):
-                results = self._equation(eqn, operands, (*place, number), steps)
-                known.update({v: r for v, r in zip(eqn.outvars, results, strict=True) if r is not None})
-        results = [read(atom) for atom in jaxpr.outvars]
+        results = walk(program, values, equation, lambda _: None)
         if not place:
             self._lose(results)
         return results
@@ -151,9 +137,7 @@ class _Search:
         if name in REORDERINGS and None not in operands and len({type(operand) for operand in operands}) == 1:
             return self._reordered(eqn, operands)
         if name in CALLS:
-            inner = eqn.params[CALLS[name]]
-            closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
-            return self.walk(closed.jaxpr, [None] * len(closed.consts), operands, place, steps)
+            return self.walk(called(eqn), operands, place, steps)
         if name == "scan":
             return self._loop(eqn, operands, place, steps)
         if name == "add" and (folded := self._biased(operands)) is not None:
@@ -197,7 +181,7 @@ class _Search:
         self._lose(operands[num:])  # weights that change from step to step
         steps = (*steps, eqn.params["length"])
         values = [*operands[:num], *[None] * len(operands[num:])]
-        self._lose(self.walk(inner.jaxpr, [None] * len(inner.consts), values, place, steps))
+        self._lose(self.walk(inner, values, place, steps))
         return [None] * len(eqn.outvars)
 
     def _lose(self, values: list) -> None:
@@ -225,38 +209,13 @@ def _grouped(search: _Search) -> tuple[tuple[Group, ...], np.ndarray]:
     return tuple(Group(index, biased, tuple(places)) for index, biased, places in kept), np.flatnonzero(free)
 
 
-def constant_and_carried(eqn: JaxprEqn) -> tuple[int, int]:
-    """How many operands of a loop stay the same, and how many values go from step to step.
-
-    All others have an axis of steps outside that they lack inside: versions of JAX name these numbers differently.
-    """
-    inner = eqn.params["jaxpr"].jaxpr
-    rows, results = (
-        sum(len(_dims(outside)) > len(_dims(inside)) for outside, inside in zip(*pairs, strict=True))
-        for pairs in ((eqn.invars, inner.invars), (eqn.outvars, inner.outvars))
-    )
-    carried = len(eqn.outvars) - results
-    return len(eqn.invars) - rows - carried, carried
-
-
-def bind(eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
-    """What an equation gives for other operands."""
-    bound = eqn.primitive.get_bind_params(eqn.params)
-    functions, params = bound if isinstance(bound, tuple) else ((), bound)  # jax before 0.10 gives both
-    results = eqn.primitive.bind(*functions, *operands, **params)
-    return results if eqn.primitive.multiple_results else [results]
-
-
-def _dims(atom: Any) -> tuple[int, ...]:
-    return atom.aval.shape
-
-
 def _blank(eqn: JaxprEqn) -> np.ndarray:
     return np.empty(_shape(eqn), np.bool_)
 
 
 def _shape(eqn: JaxprEqn) -> tuple[int, ...]:
-    return _dims(eqn.outvars[0])
+    aval: Any = eqn.outvars[0].aval
+    return aval.shape
 
 
 def _as_outputs(site: Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
