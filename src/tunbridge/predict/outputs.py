@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jax import Array
 
+from tunbridge.core.blocks import blocks, blockwise, filled
 from tunbridge.core.compiling import once
 from tunbridge.core.types import Network, Params, PyTree
 from tunbridge.model.model import Model
@@ -93,14 +94,12 @@ class Outputs:
         num = len(self.x)
         width = self.num_components * self.num_outputs
         size = _rows(num, max(1, _BLOCK_NUMBERS // (width * cost)))
-        answers = []
-        for start in range(0, num, size):
-            stop = min(start + size, num)
-            outputs = self._block(start, stop, size)
-            parts = [_pad(row[start:stop], size) for row in rows]
-            answer = _ask(question, self.model.likelihood, outputs, self.params.noise, *common, *parts)
-            answers.append(jax.tree.map(lambda leaf, keep=stop - start: np.asarray(leaf)[:keep], answer))
-        return jax.device_put(jax.tree.map(lambda *leaves: np.concatenate(leaves), *answers))
+
+        def block(own: slice, fill: Callable) -> Any:
+            outputs, parts = self._block(own.start, own.stop, size), [fill(row[own]) for row in rows]
+            return _ask(question, self.model.likelihood, outputs, self.params.noise, *common, *parts)
+
+        return jax.device_put(blockwise(block, num, size))
 
     def task(self, number: int) -> "Outputs":
         """The part of one task, by its number, of a `MultiTask` likelihood."""
@@ -118,7 +117,7 @@ class Outputs:
         if self._joined:
             return np.concatenate([part._block(start, stop, size) for part in self._joined])
         if self._cached is None and len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
-            return self._forward(_pad(self.x[start:stop], size))
+            return self._forward(filled(self.x[start:stop], size))
         if self._cached is None:
             parts = self._forward_blocks()
             self._cached = np.concatenate(parts, axis=1)
@@ -128,8 +127,8 @@ class Outputs:
     def _forward_blocks(self) -> list[np.ndarray]:
         features = math.prod(self.x.shape[1:])
         size = _rows(len(self.x), max(1, _BLOCK_NUMBERS // features))
-        starts = range(0, len(self.x), size)
-        return [np.asarray(self._forward(_pad(self.x[s : s + size], size)))[:, : len(self.x) - s] for s in starts]
+        own = blocks(len(self.x), size)
+        return [np.asarray(self._forward(filled(self.x[rows], size)))[:, : rows.stop - rows.start] for rows in own]
 
     def _forward(self, x: Any) -> Array:
         if self.centre is None:
@@ -180,11 +179,3 @@ def _rows(num: int, most: int) -> int:
     """
     size = max(64, 1 << (num - 1).bit_length()) if num <= 1024 else -(-num // 1024) * 1024
     return min(size, _BLOCK_ROWS, most)
-
-
-def _pad(rows: Any, size: int) -> Any:
-    """Rows filled up to `size` with copies of the last."""
-    missing = size - len(rows)
-    if missing == 0:
-        return rows
-    return np.concatenate([rows, np.repeat(np.asarray(rows[-1:]), missing, axis=0)])

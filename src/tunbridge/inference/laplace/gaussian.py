@@ -11,6 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.special import entr
 
+from tunbridge.core.blocks import blockwise, few_sizes
 from tunbridge.core.compiling import once
 from tunbridge.core.data import check_x
 from tunbridge.core.declared import Count, checked
@@ -198,17 +199,14 @@ def _noisy(_: Link, likelihood: Any, mean: Array, covariance: Array, noise: Any)
 def _blockwise(posterior: Linearised, x: np.ndarray, question: Callable | None) -> tuple[Array, ...]:
     """`linear_moments`, or a function of them, in blocks of rows of a few sizes."""
     gaussian, local = posterior.gaussian, posterior.gaussian.local
-    most = _most_rows(gaussian)
-    size = min(most, max(64, 1 << (len(x) - 1).bit_length()))
-    parts = []
-    for start in range(0, len(x), size):
-        rows = x[start : start + size]
-        padded = np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), axis=0)])
-        found = linear_moments(local, gaussian.structure, gaussian.covariance, padded)
-        if question is not None:
-            found = question(posterior.link, local.model.likelihood, *found, local.params.noise)
-        parts.append([np.asarray(part)[: len(rows)] for part in found])
-    return jax.device_put(tuple(np.concatenate(part) for part in zip(*parts, strict=True)))
+
+    def block(own: slice, fill: Callable) -> tuple[Array, ...]:
+        found = linear_moments(local, gaussian.structure, gaussian.covariance, fill(x[own]))
+        return (
+            found if question is None else question(posterior.link, local.model.likelihood, *found, local.params.noise)
+        )
+
+    return jax.device_put(blockwise(block, len(x), min(_most_rows(gaussian), few_sizes(len(x), 64))))
 
 
 def _most_rows(gaussian: StructuredGaussian) -> int:

@@ -11,6 +11,8 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tunbridge.core import keys
+from tunbridge.core.blocks import blocks as row_blocks
+from tunbridge.core.blocks import filled
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data, Stream, capacity_for
 from tunbridge.core.declared import Module
@@ -133,12 +135,11 @@ def blocks(data: Data | Stream, most: int) -> Iterator[Data]:
         return
     num = min(most, capacity_for(data.num))
     weights = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
-    for start in range(0, data.num, num):
-        rows = [np.asarray(leaf)[start : start + num] for leaf in (data.x, data.y, weights)]
-        missing = num - len(rows[0])
-        x, y, w = (np.concatenate([leaf, np.repeat(leaf[-1:], missing, axis=0)]) for leaf in rows)
-        w[len(w) - missing :] = 0.0
-        yield data.with_rows(x, y, w.astype(jax.dtypes.canonicalize_dtype(float)))
+    for own in row_blocks(data.num, num):
+        x, y = (filled(np.asarray(leaf)[own], num) for leaf in (data.x, data.y))
+        weight = np.zeros(num, jax.dtypes.canonicalize_dtype(float))
+        weight[: own.stop - own.start] = weights[own]
+        yield data.with_rows(x, y, weight)
 
 
 def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numbers: int, *rest: Any) -> Any:

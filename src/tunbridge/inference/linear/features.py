@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
+from tunbridge.core import blocks
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Params, PyTree
@@ -78,13 +79,8 @@ def evaluate(model: Model, weights: PyTree, x: Array) -> tuple[Array, Array]:
 def blockwise(function: Callable[[np.ndarray], tuple[Array, ...]], x: np.ndarray, width: int) -> list[np.ndarray]:
     """A function of rows that makes `width` numbers of each, in blocks of a few sizes."""
     most = int(np.clip(_BLOCK_NUMBERS // width, 1, _MOST_ROWS))
-    size = min(most, max(8, 1 << (len(x) - 1).bit_length()))
-    parts = []
-    for start in range(0, len(x), size):
-        some = np.asarray(x[start : start + size])
-        padded = np.concatenate([some, np.repeat(some[-1:], size - len(some), axis=0)])
-        parts.append([np.asarray(part)[: len(some)] for part in function(padded)])
-    return [np.concatenate(column) for column in zip(*parts, strict=True)]
+    size = min(most, blocks.few_sizes(len(x), 8))
+    return list(blocks.blockwise(lambda own, fill: tuple(function(fill(np.asarray(x[own])))), len(x), size))
 
 
 def gather(model: Model, weights: PyTree, data: Data | Stream) -> Moments:
@@ -97,8 +93,7 @@ def _blocks(model: Model, weights: PyTree, data: Data) -> Iterator[Moments]:
     layer = np.asarray(ravel_pytree(weights)[0], np.float64)[last(model, weights).index]
     y = np.asarray(model.likelihood.check(data.y), np.float64)
     weight = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
-    for start in range(0, data.num, _MOST_ROWS):
-        own = slice(start, start + _MOST_ROWS)
+    for own in blocks.blocks(data.num, _MOST_ROWS):
         found = blockwise(partial(evaluate, model, weights), np.asarray(data.x)[own], len(layer))
         outputs, phi = found[0].astype(np.float64), found[1][:, 0].astype(np.float64)
         yield Moments.of(phi, y[own] - (outputs - phi @ layer), weight[own])
