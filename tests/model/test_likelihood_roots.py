@@ -8,7 +8,7 @@ import pytest
 
 from toys import quick
 from tunbridge.core.names import LIKELIHOODS
-from tunbridge.core.types import Likelihood
+from tunbridge.core.types import Likelihood, Logits, NormalNoise
 from tunbridge.model.likelihoods import (
     Bernoulli,
     Categorical,
@@ -147,3 +147,28 @@ def test_tasks_are_blocks(key):
     inside = jax.scipy.linalg.block_diag(*[np.ones((size, size)) for size in (1, 1, 1, 3)])
     np.testing.assert_array_equal(np.asarray(root)[:, inside == 0], 0.0)
     np.testing.assert_allclose(root[:, 3:, 3:], Categorical(3).fisher_root(outputs[:, 3:]), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name, (one, _) in CASES.items() if isinstance(one, NormalNoise)])
+def test_declared_noise_is_that_of_the_distribution(name, key):
+    likelihood, outputs, noise, *_ = case(name, key)
+    found = likelihood.distribution(outputs, noise)
+    np.testing.assert_allclose(likelihood.noise_variance(outputs, noise), found.variance, rtol=1e-6)
+    np.testing.assert_allclose(found.mean, outputs, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", [name for name, (one, _) in CASES.items() if isinstance(one, Logits)])
+def test_declared_logits_are_linear_and_have_the_probabilities(name, key):
+    likelihood, outputs, noise, *_ = case(name, key)
+    width = outputs.shape[1]
+    covariance = jnp.broadcast_to(jnp.eye(width) + 0.5, (2, width, width))
+    mean, spread = likelihood.logits(outputs, covariance, noise)
+    wanted = jnp.exp(likelihood.log_probs(outputs, noise))
+    np.testing.assert_allclose(jax.nn.softmax(mean, axis=-1), wanted, rtol=1e-5)
+    slope = jax.jacobian(lambda f: likelihood.logits(f[None], covariance[:1], noise)[0][0])(outputs[0])
+    np.testing.assert_allclose(spread[0], slope @ covariance[0] @ slope.T, rtol=1e-5)
+
+
+def test_what_has_no_closed_form_declares_none():
+    declared = {name for name, (one, _) in CASES.items() if isinstance(one, NormalNoise | Logits)}
+    assert declared == {"gaussian", "gaussian unknown", "bernoulli", "categorical"}

@@ -175,6 +175,24 @@ class Likelihood(Protocol):
         ...
 
 
+@runtime_checkable
+class NormalNoise(Protocol):
+    """What a likelihood declares whose y is normal around the outputs: normal outputs then have a normal y."""
+
+    def noise_variance(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Of y given the outputs, (points, outputs)."""
+        ...
+
+
+@runtime_checkable
+class Logits(Protocol):
+    """What a likelihood declares whose classes have probabilities by the softmax of linear functions of outputs."""
+
+    def logits(self, mean: Array, covariance: Array, noise: PyTree = ()) -> tuple[Array, Array]:
+        """Mean (points, classes) and covariance of the logits, where outputs are normal."""
+        ...
+
+
 class Posterior(Protocol):
     """What is believed about `Params` after the data; it holds its model."""
 

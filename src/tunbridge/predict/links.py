@@ -13,9 +13,6 @@ from scipy.special import ndtri
 
 from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import PyTree
-from tunbridge.model.likelihoods.bernoulli import Bernoulli
-from tunbridge.model.likelihoods.categorical import Categorical
 
 _NODES = 64
 """Points that share out the entropy between noise and weights."""
@@ -143,12 +140,3 @@ def _mirrored(width: int, num: int) -> np.ndarray:
     points = ndtri(np.clip(uniform, 1e-7, 1.0 - 1e-7))
     both = np.concatenate([points, -points])
     return both / np.sqrt(np.mean(both**2, axis=0))
-
-
-def logits(likelihood: Bernoulli | Categorical, mean: Array, covariance: Array, noise: PyTree) -> tuple[Array, Array]:
-    """Mean and covariance of a logit a class: two for Bernoulli, divided by the temperature of Categorical."""
-    if isinstance(likelihood, Bernoulli):
-        side = jnp.array([-0.5, 0.5], mean.dtype)
-        return mean * side[None], covariance * (side[:, None] * side[None])[None]
-    heat = jnp.asarray(likelihood.values(noise), mean.dtype)
-    return mean / heat, covariance / heat**2

@@ -17,16 +17,12 @@ from tunbridge.core.data import check_x
 from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.linalg import Covariance, Diagonal, Kronecker, Spectral, kronecker_covariance
-from tunbridge.core.types import Key, Params, Predictive
+from tunbridge.core.types import Key, Logits, NormalNoise, Params, Predictive
 from tunbridge.inference.laplace.local import Local, Slopes
 from tunbridge.inference.laplace.structures import Structure
 from tunbridge.inference.posteriors import DRAWS, Posterior
-from tunbridge.model.likelihoods.bernoulli import Bernoulli
-from tunbridge.model.likelihoods.categorical import Categorical
-from tunbridge.model.likelihoods.gaussian import Gaussian
 from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import Subset
-from tunbridge.predict import links
 from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive
 from tunbridge.predict.links import Link, MonteCarlo, Quadrature
 from tunbridge.predict.outputs import Outputs
@@ -155,20 +151,20 @@ class Linearised(Posterior):
         x = check_x(x)
         key = self.key if key is None else key
         likelihood = self.model.likelihood
-        if isinstance(self.link, MonteCarlo) and isinstance(likelihood, Bernoulli | Categorical):
+        if isinstance(self.link, MonteCarlo) and isinstance(likelihood, Logits):
             num = self.link.num if num is None else num
-        elif isinstance(likelihood, Gaussian | Bernoulli | Categorical):
+        elif isinstance(likelihood, NormalNoise | Logits):
             if num is not None:
                 raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")
             draws = self.pushed(x, key, None)
-            if isinstance(likelihood, Gaussian):
+            if isinstance(likelihood, NormalNoise):
                 return NormalPredictive(draws, *_blockwise(self, x, _noisy))
             return LinkedPredictive(draws, *_blockwise(self, x, _linked))
         return push(self.pushed(x, key, num))
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
         """One pass: outputs, and their variances in closed form."""
-        if not isinstance(self.model.likelihood, Gaussian | Bernoulli | Categorical):
+        if not isinstance(self.model.likelihood, NormalNoise | Logits):
             return self.gaussian.prepared()
         gaussian = self.gaussian
         return _at_once, (gaussian.local, gaussian.structure, gaussian.covariance, self.link)
@@ -178,22 +174,21 @@ def _at_once(state: tuple[Local, Structure, Covariance, Link], x: Array) -> Part
     local, structure, weights, link = state
     likelihood, noise = local.model.likelihood, local.params.noise
     mean, covariance = linear_moments(local, structure, weights, x)
-    if isinstance(likelihood, Gaussian):
-        variance = likelihood.distribution(mean, noise).base_dist.variance
-        return Parts(mean, variance, jnp.diagonal(covariance, axis1=1, axis2=2))
+    if isinstance(likelihood, NormalNoise):
+        return Parts(mean, likelihood.noise_variance(mean, noise), jnp.diagonal(covariance, axis1=1, axis2=2))
     probs, aleatoric = _linked(link, likelihood, mean, covariance, noise)
     return Parts(probs, aleatoric, jnp.maximum(jnp.sum(entr(probs), axis=-1) - aleatoric, 0.0))
 
 
 @once
 def _linked(link: Link, likelihood: Any, mean: Array, covariance: Array, noise: Any) -> tuple[Array, Array]:
-    return link.probs(*links.logits(likelihood, mean, covariance, noise))
+    return link.probs(*likelihood.logits(mean, covariance, noise))
 
 
 @once
 def _noisy(_: Link, likelihood: Any, mean: Array, covariance: Array, noise: Any) -> tuple[Array, Array, Array]:
     """Mean and covariance of the outputs, and the variance of the noise."""
-    return mean, covariance, likelihood.distribution(mean, noise).base_dist.variance
+    return mean, covariance, likelihood.noise_variance(mean, noise)
 
 
 def _blockwise(posterior: Linearised, x: np.ndarray, question: Callable | None) -> tuple[Array, ...]:

@@ -19,7 +19,6 @@ from tunbridge.inference.linear import bound, features
 from tunbridge.inference.posteriors import DRAWS, Posterior
 from tunbridge.model.likelihoods.gaussian import Gaussian
 from tunbridge.model.model import Model
-from tunbridge.predict import links
 from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive
 from tunbridge.predict.links import Link, Quadrature
 from tunbridge.predict.outputs import Outputs
@@ -103,7 +102,7 @@ def _answers(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> tupl
         sigma = bound.sigmas(model.likelihood, params.noise, width, outputs)
         return outputs, spread, bound.averaged(sigma**2)
     likelihood: Any = model.likelihood
-    return link.probs(*links.logits(likelihood, outputs, _diagonal(spread), params.noise))
+    return link.probs(*likelihood.logits(outputs, _diagonal(spread), params.noise))
 
 
 def _at_once(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> Parts:

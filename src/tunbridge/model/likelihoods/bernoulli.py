@@ -25,6 +25,11 @@ class Bernoulli(Noiseless, OfClasses):
         """Of both classes, (points, 2)."""
         return jnp.concatenate([jax.nn.log_sigmoid(-outputs), jax.nn.log_sigmoid(outputs)], axis=-1)
 
+    def logits(self, mean: Array, covariance: Array, noise: PyTree = ()) -> tuple[Array, Array]:
+        """Mean and covariance of both classes' logits, half the output each, where it is normal."""
+        side = jnp.array([-0.5, 0.5], mean.dtype)
+        return mean * side[None], covariance * (side[:, None] * side[None])[None]
+
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
         r""":math:`\sqrt{p (1 - p)}`."""
         return jnp.exp(0.5 * (jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)))[..., None]

@@ -54,6 +54,11 @@ class Categorical(Noisy, OfClasses):
         """Of each class, (points, classes)."""
         return jax.nn.log_softmax(self._logits(outputs, noise), axis=-1)
 
+    def logits(self, mean: Array, covariance: Array, noise: PyTree = ()) -> tuple[Array, Array]:
+        """Mean and covariance of the logits, the outputs by the temperature, where they are normal."""
+        heat = jnp.asarray(self.values(noise), mean.dtype)
+        return mean / heat, covariance / heat**2
+
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
         r"""A column a class, :math:`\sqrt{p_c} (e_c - p) / \tau`."""
         log_probs = self.log_probs(outputs, noise)

@@ -33,6 +33,10 @@ class Gaussian(OneScale):
         """Normal around the outputs."""
         return dist.Normal(outputs, by_output(self.sigma(noise), outputs), validate_args=False).to_event(1)
 
+    def noise_variance(self, outputs: Array, noise: PyTree = ()) -> Array:
+        """Of y given the outputs, (points, outputs)."""
+        return jnp.broadcast_to(by_output(self.sigma(noise), outputs) ** 2, outputs.shape)
+
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
         """Diagonal, 1 / scale."""
         return diagonal(1.0 / by_output(jnp.asarray(self.values(noise)), outputs))
