@@ -12,7 +12,7 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.point import holdout
-from tunbridge.inference.point.descent import State
+from tunbridge.inference.point.descent import DescentState
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.point.noise import Measure
 from tunbridge.inference.posteriors import Point, Posterior
@@ -48,7 +48,7 @@ class Mode(Iterative):
         """The point estimate."""
         return self.point
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> DescentState:
         """The point estimate's state at the moment when its noise is measured."""
         fresh = self.point.init(key, target, params._replace(noise=()), batch, warmup)
         measure: PyTree = ()
@@ -58,15 +58,15 @@ class Mode(Iterative):
         step = jnp.asarray(self.train.steps if self.noisy else 0, jnp.int32)
         return strong(fresh._replace(params=params, step=step, measure=measure))
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Any]:
+    def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Any]:
         """The point estimate's."""
         return self.point.step(key, target, state, batch)
 
-    def keep(self, target: Target, state: State) -> PyTree:
+    def keep(self, target: Target, state: DescentState) -> PyTree:
         """Nothing: the last state is what counts."""
         return ()
 
-    def done(self, state: State) -> bool | Array:
+    def done(self, state: DescentState) -> bool | Array:
         """Whether patience has run out."""
         return self.point.done(state)
 

@@ -16,7 +16,7 @@ from tunbridge.inference.linear import bound, door, features
 from tunbridge.inference.linear.bound import Layer
 from tunbridge.inference.linear.variational import VariationalLayer
 from tunbridge.inference.point import noise
-from tunbridge.inference.point.descent import Descent, Info, State
+from tunbridge.inference.point.descent import Descent, DescentState, Info
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.model import transforms
 from tunbridge.model.likelihoods.categorical import Categorical
@@ -83,7 +83,7 @@ class VBLL(Descent):
         divergence = layer.divergence(ravel_pytree(weights)[0][index], features.prior_variances(model, params))
         return target.rescale(terms, batch) + target.log_prior_weights(below) - divergence
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Info]:
         """One step of the optimiser; the layer begins to spread once the noise is measured."""
         begins = state.step == self._half(state)
         here = state.measured._replace(weights=state.given) if state.given else state.measured

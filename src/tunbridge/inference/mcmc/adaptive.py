@@ -25,7 +25,7 @@ from tunbridge.runtime.loop import Trace
 Density = Callable[[Array], Array]
 
 
-class State(NamedTuple):
+class AdaptiveState(NamedTuple):
     """What the next step needs."""
 
     chain: Any
@@ -74,36 +74,36 @@ class Adaptive(Sampler):
         """The acceptance that the step size is tuned to, in `num` dimensions."""
         return self.acceptance
 
-    def transition(self, key: Key, density: Density, state: State, step_size: Array) -> tuple[Any, Info]:
+    def transition(self, key: Key, density: Density, state: AdaptiveState, step_size: Array) -> tuple[Any, Info]:
         """One transition, which may differ while there is warm-up."""
         return self.move(key, density, state.chain, step_size, state.tuning.inverse_mass)
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> AdaptiveState:
         """The density where the chain starts, and a first step size."""
         key_prior, key_begin = jax.random.split(key)
         variance, position = scales.prior_variance(key_prior, target, batch), ravel(params)
         chain, step_size = self.begin(key_begin, log_density(target, batch), position, variance)
         if self.step_size is not None:
             step_size = jnp.asarray(self.step_size, position.dtype)
-        return State(chain, tuning.begin(self.mass, variance, step_size, warmup))
+        return AdaptiveState(chain, tuning.begin(self.mass, variance, step_size, warmup))
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: AdaptiveState, batch: Data) -> tuple[AdaptiveState, Info]:
         """One transition, and in warm-up what it teaches."""
         tuned, dtype, num = state.tuning, state.position.dtype, state.position.shape[0]
         step_size = tuned.step_size if self.step_size is None else jnp.asarray(self.step_size, dtype)
         chain, info = self.transition(key, log_density(target, batch), state, step_size)
         tuned = tuning.follow(tuned, self.mass, chain.position, self.gradient(chain), info.acceptance, self.wanted(num))
-        return State(chain, tuned), info
+        return AdaptiveState(chain, tuned), info
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
         """When chains agree on a mass matrix and a step size."""
         return tuning.meetings(warmup)
 
-    def report(self, state: State) -> Report:
+    def report(self, state: AdaptiveState) -> Report:
         """What a chain has gathered."""
         return tuning.report(state.tuning)
 
-    def meet(self, key: Key, target: Target, state: State, batch: Data, reports: Any) -> State:
+    def meet(self, key: Key, target: Target, state: AdaptiveState, batch: Data, reports: Any) -> AdaptiveState:
         """With what all agreed on."""
         return state._replace(tuning=tuning.meet(state.tuning, self.mass, reports))
 

@@ -16,7 +16,7 @@ from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run
 
 
-class State(NamedTuple):
+class EllipticalState(NamedTuple):
     """What the next step needs."""
 
     position: Array
@@ -56,11 +56,11 @@ class EllipticalSlice(Sampler):
         if self.run.temperature != 1.0:
             raise InputError("a temperature of 1", f"{self.run.temperature}", "Use tb.NUTS(), say.")
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> EllipticalState:
         """The density where the chain starts."""
-        return State(ravel(params), target.log_density(params, batch))
+        return EllipticalState(ravel(params), target.log_density(params, batch))
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: EllipticalState, batch: Data) -> tuple[EllipticalState, Info]:
         """Weights given the rest, then the rest given the weights."""
         like = shapes(target.model)
         num = size(like.weights)
@@ -77,7 +77,7 @@ class EllipticalSlice(Sampler):
             turns += swept.num_expansions + swept.num_shrink + 2 * rest.shape[0]
         nan = jnp.full_like(moved.logdensity, jnp.nan)
         info = Info.of(moved.logdensity, nan, jnp.asarray(False), nan, turns + 2)
-        return State(jnp.concatenate([weights, moved.position]), moved.logdensity), info
+        return EllipticalState(jnp.concatenate([weights, moved.position]), moved.logdensity), info
 
 
 def _turn(key: Key, target: Target, like: Params, weights: Array, rest: Array, batch: Data) -> tuple[Array, Array]:

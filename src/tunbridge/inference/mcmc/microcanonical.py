@@ -66,7 +66,7 @@ class Batches(NamedTuple):
     means: WelfordAlgorithmState
 
 
-class State(NamedTuple):
+class MCLMCState(NamedTuple):
     """What the next step needs."""
 
     chain: IntegratorState
@@ -138,7 +138,7 @@ class MCLMC(Sampler):
         """Two."""
         return 2
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> MCLMCState:
         """A random direction; a first step from the curvature at the start."""
         key_prior, key_curvature, key_momentum = jax.random.split(key, 3)
         density, position = log_density(target, batch), ravel(params)
@@ -151,7 +151,7 @@ class MCLMC(Sampler):
         root = jnp.sqrt(jnp.asarray(num, position.dtype))
         step_size = 0.5 * root / jnp.sqrt(most) if self.step_size is None else self.step_size
         size = jnp.maximum(warmup * _WINDOW / _BATCHES, 1.0)
-        return State(
+        return MCLMCState(
             chain,
             jnp.asarray(step_size, position.dtype),
             jnp.asarray(root if self.length is None else self.length, position.dtype),
@@ -163,7 +163,7 @@ class MCLMC(Sampler):
             jnp.where(warmup > 0, tuning.NUM_MEETINGS, 0).astype(jnp.int32),
         )
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: MCLMCState, batch: Data) -> tuple[MCLMCState, Info]:
         """One step, and in warm-up what it teaches."""
         kernel, density = mclmc.build_kernel(), log_density(target, batch)
         chain, moved = kernel(key, state.chain, density, state.inverse_mass, state.length, state.step_size)
@@ -176,7 +176,7 @@ class MCLMC(Sampler):
         )
         return state, info
 
-    def _learn(self, state: State, moved: mclmc.MCLMCInfo) -> State:
+    def _learn(self, state: MCLMCState, moved: mclmc.MCLMCInfo) -> MCLMCState:
         num, position = state.position.shape[0], state.position
         rounding = _ROUNDING * jnp.finfo(position.dtype).eps * moved.logdensity
         squared = jnp.maximum(moved.energy_change**2 - rounding**2, 0.0)
@@ -202,11 +202,11 @@ class MCLMC(Sampler):
         """When chains agree on a mass matrix, a step size and L."""
         return tuning.meetings(warmup)
 
-    def report(self, state: State) -> Report:
+    def report(self, state: MCLMCState) -> Report:
         """What a chain has gathered."""
         return Report(state.step_size, state.gathered, state.batches.means)
 
-    def meet(self, key: Key, target: Target, state: State, batch: Data, reports: Report) -> State:
+    def meet(self, key: Key, target: Target, state: MCLMCState, batch: Data, reports: Report) -> MCLMCState:
         """One mass matrix, one step size and one L for all."""
         learns, measures = tuning.learns(state.left), state.left == 2
         step_size = jnp.exp(jnp.median(jnp.log(reports.step_size)))

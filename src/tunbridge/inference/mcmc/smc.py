@@ -28,7 +28,7 @@ _MOST_STEPS = 64
 """Leapfrog steps a trajectory."""
 
 
-class State(NamedTuple):
+class SMCState(NamedTuple):
     """What the next stage needs."""
 
     particles: Array
@@ -99,7 +99,7 @@ class TemperedSMC(Iterative):
         if options.init is not None:
             raise InputError("no init=", type(options.init).__name__, "Leave it out: particles start at the prior.")
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> SMCState:
         """Particles from the prior."""
 
         def draw(key_draw: Key) -> Array:
@@ -107,19 +107,19 @@ class TemperedSMC(Iterative):
 
         particles = jax.vmap(draw)(jax.random.split(key, self.particles))
         zero = jnp.zeros((), particles.dtype)
-        return State(particles, zero, zero, zero + particles.shape[1] ** -0.25)
+        return SMCState(particles, zero, zero, zero + particles.shape[1] ** -0.25)
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: SMCState, batch: Data) -> tuple[SMCState, Info]:
         """One stage; nothing more once the posterior is reached."""
 
-        def rest() -> tuple[State, Info]:
+        def rest() -> tuple[SMCState, Info]:
             info = Info(jnp.asarray(Result.SUCCESSFUL, jnp.int32), state.exponent, zero, state.log_evidence)
             return state, info
 
         zero = jnp.zeros_like(state.exponent)
         return jax.lax.cond(self.done(state), rest, lambda: self._stage(key, target, state, batch))
 
-    def _stage(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def _stage(self, key: Key, target: Target, state: SMCState, batch: Data) -> tuple[SMCState, Info]:
         like, (key_choice, key_moves) = shapes(target.model), jax.random.split(key)
 
         def log_likelihood(position: Array) -> Array:
@@ -142,7 +142,7 @@ class TemperedSMC(Iterative):
         log_evidence = state.log_evidence + total - jnp.log(jnp.asarray(self.particles, total.dtype))
         sound = jnp.isfinite(log_evidence) & jnp.all(jnp.isfinite(particles))
         result = jnp.where(sound, Result.SUCCESSFUL, Result.NONFINITE_DENSITY).astype(jnp.int32)
-        return State(particles, exponent, log_evidence, step_size), Info(result, exponent, acceptance, log_evidence)
+        return SMCState(particles, exponent, log_evidence, step_size), Info(result, exponent, acceptance, log_evidence)
 
     def _move(self, key: Key, density: Density, particles: Array, step_size: Array) -> tuple[Array, Array, Array]:
         """Trajectories of all particles, their step size after each following the acceptance; the last acceptance."""
@@ -165,11 +165,11 @@ class TemperedSMC(Iterative):
         (chains, step_size), acceptance = jax.lax.scan(turn, (chains, step_size), keys)
         return chains.position, step_size, acceptance[-1]
 
-    def done(self, state: State) -> Array:
+    def done(self, state: SMCState) -> Array:
         """Whether the particles are draws of the posterior."""
         return state.exponent >= 1.0
 
-    def keep(self, target: Target, state: State) -> Array:
+    def keep(self, target: Target, state: SMCState) -> Array:
         """How far the particles have come."""
         return state.exponent
 

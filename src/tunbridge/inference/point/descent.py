@@ -33,7 +33,7 @@ def adam(step_size: Any) -> optax.GradientTransformation:
     return optax.flatten(optax.adam(step_size, b2=0.99))
 
 
-class State(NamedTuple):
+class DescentState(NamedTuple):
     """What the next step needs."""
 
     params: Params
@@ -114,7 +114,7 @@ class Descent(Iterative):
         """Outputs (networks, points, outputs) by which noise is measured: of what a prediction would average."""
         return target.model.outputs(params, x)[None]
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> DescentState:
         """The optimiser's state, and where noise is unknown the rows held out to measure it."""
         measure: PyTree = ()
         if params.noise:
@@ -122,9 +122,9 @@ class Descent(Iterative):
         extra = self.extra(target, params, batch)
         patience = () if self.train.patience is None else Patience.fresh()
         memory = self._optax(0.0).init((params.weights, extra))
-        return strong(State(params, extra, memory, jnp.zeros((), jnp.int32), measure, (), patience))
+        return strong(DescentState(params, extra, memory, jnp.zeros((), jnp.int32), measure, (), patience))
 
-    def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> DescentState:
         """The first state at weights that were given.
 
         They may have seen the rows that are held out, so noise is measured with weights of a fresh start.
@@ -135,7 +135,7 @@ class Descent(Iterative):
         fresh = self.start(key_start, target, batch)._replace(scales=params.scales)
         return self.init(key_init, target, fresh, batch, warmup)._replace(given=params.weights)
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Info]:
         """One step of the optimiser."""
         half = self._half(state)
         if state.given:
@@ -173,34 +173,34 @@ class Descent(Iterative):
             weights = orthant.within(weights, params.weights, slope_weights, corners)
         patience = state.patience.after(loss, state.step == half) if state.patience else ()
         moved = params._replace(weights=weights)
-        fresh = State(moved, extra, memory, state.step + 1, measure, state.given, patience)
+        fresh = DescentState(moved, extra, memory, state.step + 1, measure, state.given, patience)
         if patience:
             fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
         return fresh, Info.of(loss)
 
-    def _half(self, state: State) -> Any:
+    def _half(self, state: DescentState) -> Any:
         """After how many steps the noise is measured and the refit begins."""
         return self.train.steps >> 1 if state.measure else 0
 
-    def done(self, state: State) -> bool | Array:
+    def done(self, state: DescentState) -> bool | Array:
         """Whether patience has run out, after the noise was measured."""
         if not state.patience:
             return False
         half = self._half(state)
         return (state.patience.since >= self.train.patience) & (state.step > half)
 
-    def keep(self, target: Target, state: State) -> PyTree:
+    def keep(self, target: Target, state: DescentState) -> PyTree:
         """Nothing: the last state is what counts."""
         return ()
 
-    def reached(self, state: State) -> Params:
+    def reached(self, state: DescentState) -> Params:
         """The parameters of a last state, with the noise that was measured; NumericalError if they failed."""
         params = state.measured
         if not all_finite(params):
             raise NumericalError(Result.NONFINITE_STATE, int(state.step), 0, "Nothing can be predicted with it.")
         return params
 
-    def curve(self, state: State, info: Any) -> dict[str, Array]:
+    def curve(self, state: DescentState, info: Any) -> dict[str, Array]:
         """The statistics of the steps that were taken, by name."""
         return {name: leaf[: int(state.step) // self.train.plan().thin] for name, leaf in info._asdict().items()}
 
@@ -213,7 +213,7 @@ class Descent(Iterative):
     def _optax(self, factor: Any) -> optax.GradientTransformationExtraArgs:
         return optax.with_extra_args_support(self.optimiser(self.step_size * factor))
 
-    def _taken_up(self, state: State, begins: Array) -> State:
+    def _taken_up(self, state: DescentState, begins: Array) -> DescentState:
         """The state with the given weights and a new optimiser, where the refit begins."""
         memory = strong(self._optax(0.0).init((state.given, state.extra)))
         new, old = (state.given, memory), (state.params.weights, state.optimiser)

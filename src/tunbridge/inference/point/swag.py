@@ -29,10 +29,10 @@ _STABLE = 0.5
 """The most of the step at which SGD would leave the sharpest direction, 2 / curvature."""
 
 
-class State(NamedTuple):
+class SWAGState(NamedTuple):
     """The point estimate, and what was gathered on the path from there."""
 
-    point: descent.State
+    point: descent.DescentState
     step: Array
     slopes: PyTree
     """Sum of the gradients of single rows."""
@@ -113,22 +113,22 @@ class SWAG(Iterative):
         """As the point estimate takes it."""
         return self.point.believed(model)
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> SWAGState:
         """The point estimate's first state, and nothing gathered."""
         return self._nothing(self.point.init(key, target, params, batch, warmup), params)
 
-    def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> SWAGState:
         """The same at weights that were given."""
         return self._nothing(self.point.init_at(key, target, params, batch, warmup), params)
 
-    def _nothing(self, point: descent.State, params: Params) -> State:
+    def _nothing(self, point: descent.DescentState, params: Params) -> SWAGState:
         zeros = jax.tree.map(jnp.zeros_like, params.weights)
         recent = jax.tree.map(lambda leaf: jnp.zeros((self.rank + 1, *leaf.shape), leaf.dtype), params.weights)
         zero = jnp.zeros((), jnp.int32)
         none = jnp.zeros(())
-        return strong(State(point, zero, zeros, none, zero, none, zero, zeros, zeros, recent))
+        return strong(SWAGState(point, zero, zeros, none, zero, none, zero, zeros, zeros, recent))
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, descent.Info]:
+    def step(self, key: Key, target: Target, state: SWAGState, batch: Data) -> tuple[SWAGState, descent.Info]:
         """A step of the point estimate, or of the path after it."""
         ahead = self.point.train.steps - state.step
         begins, wanders = ahead == 0, ahead <= 0
@@ -160,7 +160,7 @@ class SWAG(Iterative):
         done, due = -ahead, (1 - ahead) * self.snapshots // self.steps
         return self._gather(state, wanders & (due > done * self.snapshots // self.steps)), info
 
-    def _gather(self, state: State, takes: Array) -> State:
+    def _gather(self, state: SWAGState, takes: Array) -> SWAGState:
         """Welford's update of mean and squares with the weights of now, where a snapshot is due."""
         count, weights = state.num + takes, state.point.params.weights
         share = jnp.where(takes, 1.0 / jnp.maximum(count, 1), 0.0)
@@ -176,7 +176,7 @@ class SWAG(Iterative):
         recent = jax.tree.map(lambda r, w, m: r.at[slot].set(w - m), state.recent, weights, mean)
         return state._replace(num=count, mean=mean, squares=squares, recent=recent)
 
-    def keep(self, target: Target, state: State) -> PyTree:
+    def keep(self, target: Target, state: SWAGState) -> PyTree:
         """Nothing: the last state holds what was gathered."""
         return ()
 
@@ -199,8 +199,8 @@ class SWAG(Iterative):
         return LowRankGaussian(model, key, mean, variance, factors, notes=notes)
 
 
-def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: State) -> tuple[PyTree, Array, Array]:
-    """`State.slopes`, `lengths` and `rows` with some rows of a batch added; a loop of no turns unless due."""
+def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: SWAGState) -> tuple[PyTree, Array, Array]:
+    """`SWAGState.slopes`, `lengths` and `rows` with some rows of a batch added; a loop of no turns unless due."""
     one = Target(target.model, 1.0)
 
     def add(i: Array, sums: tuple[PyTree, Array]) -> tuple[PyTree, Array]:

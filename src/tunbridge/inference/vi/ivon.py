@@ -24,7 +24,7 @@ _FORGETS = 1000
 """At step t at least 1 / (t + this) of h is new, so that little is left of where it began."""
 
 
-class State(NamedTuple):
+class IVONState(NamedTuple):
     """What the next step needs."""
 
     mean: Params
@@ -80,14 +80,14 @@ class IVON(AroundPoint):
         """Independent numbers."""
         return families.Diagonal()
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> IVONState:
         """The curvature at the parameters."""
         q = self.around(key, target, params, batch)
         hessian = jax.tree.map(lambda v: 1.0 / (target.num * v), q.variance())
         zeros = jax.tree.map(jnp.zeros_like, params)
-        return strong(State(params, hessian, zeros, jnp.zeros((), jnp.int32)))
+        return strong(IVONState(params, hessian, zeros, jnp.zeros((), jnp.int32)))
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: IVONState, batch: Data) -> tuple[IVONState, Info]:
         """One natural-gradient step."""
         if self.num_samples == 1:
             loss, slope, curvature = self._draw(key, target, state, batch)
@@ -109,9 +109,9 @@ class IVON(AroundPoint):
             return m - rate * jnp.clip(g / (whole * h), -most, most)
 
         mean = jax.tree.map(moved, state.mean, momentum, hessian)
-        return State(mean, hessian, momentum, state.step + 1), Info.of(loss)
+        return IVONState(mean, hessian, momentum, state.step + 1), Info.of(loss)
 
-    def _draw(self, key: Key, target: Target, state: State, batch: Data) -> tuple[Scalar, Params, Params]:
+    def _draw(self, key: Key, target: Target, state: IVONState, batch: Data) -> tuple[Scalar, Params, Params]:
         """The loss at a draw, its slope, and the curvature that the draw tells of."""
         leaves, structure = jax.tree.flatten(state.mean)
         keys = jax.tree.unflatten(structure, list(split(key, len(leaves))))

@@ -30,7 +30,7 @@ from tunbridge.runtime.patience import Patience
 _ROOMS = {"divergence": "divergences", "gradient": "gradients", "kl_weights": "klweights"}
 
 
-class State(NamedTuple):
+class VariationalState(NamedTuple):
     """What the next step needs."""
 
     q: Gaussian
@@ -69,20 +69,20 @@ class Variational(AroundPoint):
         gradient, divergence = self.gradient.bind(model, like), self.divergence.bind(model, like)
         return dataclasses.replace(self, gradient=gradient, divergence=divergence)
 
-    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> State:
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> VariationalState:
         """Q around the parameters, and the optimiser's memory."""
         q = self.around(key, target, params, batch)
         patience = () if self.train.patience is None else Patience.fresh()
-        return strong(State(q, self._optax(0.0).init(q), jnp.zeros((), jnp.int32), patience))
+        return strong(VariationalState(q, self._optax(0.0).init(q), jnp.zeros((), jnp.int32), patience))
 
-    def step(self, key: Key, target: Target, state: State, batch: Data) -> tuple[State, Info]:
+    def step(self, key: Key, target: Target, state: VariationalState, batch: Data) -> tuple[VariationalState, Info]:
         """One step of the optimiser."""
         loss, slope = self.slopes(key, target, state.q, batch, self.share(target, batch, state.step))
         optimiser = self._optax(self.decay(state.step / self.train.steps))
         updates, memory = optimiser.update(slope, state.optimiser, state.q)
         q = optax.apply_updates(state.q, updates)
         patience = state.patience.after(loss, state.step < 0) if state.patience else ()
-        fresh = State(q, memory, state.step + 1, patience)
+        fresh = VariationalState(q, memory, state.step + 1, patience)
         if patience:
             fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
         return fresh, Info.of(loss)
@@ -114,7 +114,7 @@ class Variational(AroundPoint):
         log_weights = self.gradient.surrogate(values, log_q) + share * self.divergence.direct(target, q)
         return self.divergence.bound(log_weights)
 
-    def done(self, state: State) -> bool | Array:
+    def done(self, state: VariationalState) -> bool | Array:
         """Whether patience has run out."""
         return state.patience.since >= self.train.patience if state.patience else False
 
