@@ -206,7 +206,7 @@ def test_a_kill_between_the_saves_of_a_meeting_changes_nothing(tmp_path, monkeyp
 
 @pytest.mark.slow
 def test_chains_are_spread_over_several_devices_with_equal_draws():
-    """Two devices with two vmapped chains each, against a thread a chain: the same draws to rounding.
+    """Two devices with two vmapped chains each, against a thread per chain: the same draws to rounding.
 
     Short steps amplify none.
     """

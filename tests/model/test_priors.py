@@ -116,7 +116,7 @@ def test_fan_in_without_a_layout_is_refused_by_name(key):
 
 def test_a_wrong_number_of_layer_scales_is_refused(key):
     model = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal((1.0, 1.0, 1.0)), tb.likelihoods.Gaussian(1.0))
-    with pytest.raises(tb.InputError, match="one scale a layer, 2 for layers/0, layers/1; got 3"):
+    with pytest.raises(tb.InputError, match="one scale per layer, 2 for layers/0, layers/1; got 3"):
         tb.MAP().fit(model, tb.Data([[1.0]], [1.0]), key=key)
 
 

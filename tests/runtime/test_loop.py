@@ -233,7 +233,7 @@ def test_worker_threads_see_the_precision_of_the_caller(key, x64):
         (lambda: tb.Train(steps=0), "steps= as a whole number"),
         (lambda: tb.Train(steps=1.5), "steps= as a whole number"),
         (lambda: tb.Train(steps=2**31), "steps= as a whole number from 1 to 2,147,483,647"),
-        (lambda: tb.Run(draws=2**30, thin=4), "at most 2,147,483,647 steps a chain"),
+        (lambda: tb.Run(draws=2**30, thin=4), "at most 2,147,483,647 steps per chain"),
         (lambda: tb.Train(batch_size=0), "batch_size= as a whole number"),
         (lambda: tb.Train(patience=0), "patience= as a whole number"),
     ],

@@ -41,7 +41,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[  # noqa: ARG001
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the versions, and end.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="print the versions and exit")
     ] = False,
 ) -> None:
     """Bayesian deep learning you can check: fit, predict and compare on tables, with honest error bars."""

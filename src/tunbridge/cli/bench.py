@@ -18,23 +18,26 @@ _SUITES = Path(tunbridge.__file__).parent / "bench" / "suites.json"
 
 
 def bench(
-    suite: Annotated[str, typer.Argument(help="Which; --list names them.")] = "",
+    suite: Annotated[str, typer.Argument(help="suite to run; see --list")] = "",
     methods: Annotated[
-        str, typer.Option("--methods", "-m", help="Names with commas; else one a family, and baselines.")
+        str,
+        typer.Option(
+            "--methods", "-m", help="methods, separated by commas (default: one per family, and the baselines)"
+        ),
     ] = "",
-    tasks: Annotated[str, typer.Option("--tasks", help="Names with commas; else all of the suite.")] = "",
-    splits: Annotated[str, typer.Option("--splits", help="Numbers and ranges, as 0-4,7; else all.")] = "",
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the results.")] = Path("bench"),
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes at once.")] = 1,
+    tasks: Annotated[str, typer.Option("--tasks", help="tasks, separated by commas (default: all of the suite)")] = "",
+    splits: Annotated[str, typer.Option("--splits", help="splits, as in 0-4,7 (default: all)")] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="write the results to this folder")] = Path("bench"),
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="number of processes")] = 1,
     backend: Annotated[
-        Literal["loky", "dask"], typer.Option(help="What spreads them: processes of this machine, or a Dask cluster.")
+        Literal["loky", "dask"], typer.Option(help="run on processes of this machine or on a Dask cluster")
     ] = "loky",
-    gradients: Annotated[int | None, typer.Option(help="Of single rows, that a fit may take.")] = None,
+    gradients: Annotated[int | None, typer.Option(help="budget of a fit, in gradients of single rows")] = None,
     seconds: options.Seconds = None,
-    no_tune: Annotated[bool, typer.Option("--no-tune", help="Leave all methods at their defaults.")] = False,
+    no_tune: Annotated[bool, typer.Option("--no-tune", help="do not tune; use every method's defaults")] = False,
     seed: options.Seed = 0,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the results in the folder.")] = False,
-    list_: Annotated[bool, typer.Option("--list", help="Name the suites and their tasks, and end.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue with the results in the folder")] = False,
+    list_: Annotated[bool, typer.Option("--list", help="list the suites and their tasks and exit")] = False,
     quiet: options.Quiet = False,
 ) -> None:
     """Run methods on a suite of tasks, with one budget and one rule of tuning for all, and write a report."""

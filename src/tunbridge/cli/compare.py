@@ -17,8 +17,10 @@ def compare(
     context: typer.Context,
     data: options.DataFile,
     target: options.Target,
-    methods: Annotated[str, typer.Option("--methods", "-m", help="Names with commas; else some quick ones.")] = "",
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the report.")] = Path("comparison"),
+    methods: Annotated[
+        str, typer.Option("--methods", "-m", help="methods to compare, separated by commas (default: a few quick ones)")
+    ] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="write the report to this folder")] = Path("comparison"),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,
     prior: options.PriorOption = "normal",
@@ -29,7 +31,7 @@ def compare(
     hidden: options.Hidden = None,
     seed: options.Seed = 0,
     seconds: options.Seconds = None,
-    no_baselines: Annotated[bool, typer.Option("--no-baselines", help="Judge the methods alone.")] = False,
+    no_baselines: Annotated[bool, typer.Option("--no-baselines", help="leave out the baselines")] = False,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:

@@ -9,9 +9,9 @@ Bundled = Literal["diabetes", "breast_cancer", "wine", "digits"]
 
 
 def data(
-    name: Annotated[Bundled, typer.Argument(help="Which.")],
+    name: Annotated[Bundled, typer.Argument(help="data set to write")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A .csv, .tsv or .parquet file; else NAME.csv.")
+        Path | None, typer.Option("--out", "-o", help="write to this .csv, .tsv or .parquet file (default: NAME.csv)")
     ] = None,
 ) -> None:
     """Write a real table to try the other commands on."""

@@ -16,7 +16,9 @@ _ON_CURVE = ("ensemble", "laplace", "sghmc")
 
 def demo(
     context: typer.Context,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder for the table and the report.")] = Path("demo"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="write the table and the report to this folder")] = Path(
+        "demo"
+    ),
     seed: options.Seed = 0,
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,

@@ -13,8 +13,10 @@ def fit(
     context: typer.Context,
     data: options.DataFile,
     target: options.Target,
-    method: Annotated[str, typer.Option("--method", "-m", help="A name that `tunbridge methods` lists.")] = "laplace",
-    out: Annotated[Path, typer.Option("--out", "-o", help="A folder for the posterior and its report.")] = Path("run"),
+    method: Annotated[str, typer.Option("--method", "-m", help="method to fit; see `tunbridge methods`")] = "laplace",
+    out: Annotated[Path, typer.Option("--out", "-o", help="write the posterior and its report to this folder")] = Path(
+        "run"
+    ),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,
     prior: options.PriorOption = "normal",

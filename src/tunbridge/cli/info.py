@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 
-def info(run: Annotated[Path, typer.Argument(help="A folder that `tunbridge fit` wrote.")]) -> None:
+def info(run: Annotated[Path, typer.Argument(help="folder written by `tunbridge fit`")]) -> None:
     """Say what a folder holds: how its table was read, the model and method, scores, warnings, versions."""
     from tunbridge.cli.rundir import RunDir
 

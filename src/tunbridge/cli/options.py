@@ -9,36 +9,36 @@ import typer
 from tunbridge.core.errors import InputError
 
 Task = Literal["regression", "classification"]
-DataFile = Annotated[Path, typer.Argument(help="A .csv, .tsv or .parquet file with a line of column names.")]
-Target = Annotated[list[str], typer.Option("--target", "-t", help="The column to predict; give it again for several.")]
+DataFile = Annotated[Path, typer.Argument(help="a .csv, .tsv or .parquet file with a header")]
+Target = Annotated[list[str], typer.Option("--target", "-t", help="column to predict; repeat for several")]
 TaskOption = Annotated[
     Task | None,
-    typer.Option(help="What the target is. Unless given, text, two values and codes 0, 1, ... are classes."),
+    typer.Option(help="kind of target (default: text, two values and codes 0, 1, ... are classes)"),
 ]
 Family = Literal["gaussian", "heteroscedastic", "studentt", "laplace", "poisson", "negativebinomial", "ordinal"]
 LikelihoodOption = Annotated[
     Family | None,
     typer.Option(
         "--likelihood",
-        help="How targets vary around what is predicted: numbers, counts, or classes numbered in their order.",
+        help="distribution of the target around the prediction: numbers, counts, or ordered classes",
     ),
 ]
 Weights = Literal["normal", "laplace", "studentt", "horseshoe", "ard"]
 PriorOption = Annotated[
     Weights,
-    typer.Option("--prior", help="What is believed of the weights, each with a scale that is unknown."),
+    typer.Option("--prior", help="prior over the weights, with an unknown scale"),
 ]
-Ignore = Annotated[list[str], typer.Option(help="A column to leave out; give it again for several.")]
-Categorical = Annotated[list[str], typer.Option(help="A column of codes to read as categories, not as numbers.")]
-DropMissing = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
-TestShare = Annotated[float, typer.Option(help="The share of rows held out to judge by.")]
-Hidden = Annotated[str | None, typer.Option(help="Units of each hidden layer; 50,50 unless given.")]
-Seed = Annotated[int, typer.Option(help="Decides everything random: the same seed gives the same result.")]
-Seconds = Annotated[
-    float | None, typer.Option(help="The most seconds that a method may train, compilation not counted.")
+Ignore = Annotated[list[str], typer.Option(help="column to ignore; repeat for several")]
+Categorical = Annotated[
+    list[str], typer.Option(help="column of numeric codes to treat as categories; repeat for several")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is in the folder.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but results and errors.")]
+DropMissing = Annotated[bool, typer.Option("--drop-missing", help="ignore rows with missing values")]
+TestShare = Annotated[float, typer.Option(help="share of rows held out for testing")]
+Hidden = Annotated[str | None, typer.Option(help="units per hidden layer (default: 50,50)")]
+Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
+Seconds = Annotated[float | None, typer.Option(help="time limit per method in seconds, without compilation")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the contents of the folder")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print only results and errors")]
 
 
 def check_seconds(seconds: float | None) -> None:

@@ -10,12 +10,13 @@ from tunbridge.cli import options
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A folder that `tunbridge fit` wrote.")],
+    run: Annotated[Path, typer.Argument(help="folder written by `tunbridge fit`")],
     data: options.DataFile,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="A .csv, .tsv or .parquet file; standard output unless given.")
+        Path | None,
+        typer.Option("--out", "-o", help="write to this .csv, .tsv or .parquet file (default: standard output)"),
     ] = None,
-    mass: Annotated[float, typer.Option(help="What the intervals are to hold.")] = 0.9,
+    mass: Annotated[float, typer.Option(help="probability that an interval covers")] = 0.9,
     drop_missing: options.DropMissing = False,
 ) -> None:
     """Predict the rows of a table: mean, spread and interval, or the probability of each class."""

@@ -9,7 +9,7 @@ from tunbridge.cli import options
 
 
 def priors(
-    out: Annotated[Path | None, typer.Option(help="Draw a gallery into this file (.png, .svg or .pdf).")] = None,
+    out: Annotated[Path | None, typer.Option(help="draw the priors to this file (.png, .svg or .pdf)")] = None,
 ) -> None:
     """List the priors over weights and what each is; with --out, draw their densities, pulls and functions."""
     from tunbridge.cli.listing import first_words

@@ -11,22 +11,26 @@ Action = Literal["list", "show", "make"]
 
 
 def reference(
-    action: Annotated[Action, typer.Argument(help="List those at hand, show one, or make one.")],
-    name: Annotated[str, typer.Argument(help="Of a reference, of a recipe, or of a file of rows.")] = "",
-    target: Annotated[list[str], typer.Option("--target", "-t", help="The column to predict, of a file.")] = [],  # noqa: B006
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Where to write it, a .npz file.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="Of others; else the one in TUNBRIDGE_REFERENCES.")] = None,
-    hidden: Annotated[str, typer.Option(help="Units of each hidden layer, for a file.")] = "10",
-    chains: Annotated[int, typer.Option(help="Of each of the two runs, for a file.")] = 4,
-    warmup: Annotated[int, typer.Option(help="Steps of a chain that are not kept, for a file.")] = 1000,
-    draws: Annotated[int, typer.Option(help="Draws of a chain, for a file.")] = 1500,
+    action: Annotated[Action, typer.Argument(help="list references, show one, or make one")],
+    name: Annotated[str, typer.Argument(help="a reference, a recipe, or a file of rows")] = "",
+    target: Annotated[list[str], typer.Option("--target", "-t", help="column to predict (with a file of rows)")] = [],  # noqa: B006
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="write the reference to this .npz file")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="look for references here (default: $TUNBRIDGE_REFERENCES)")
+    ] = None,
+    hidden: Annotated[str, typer.Option(help="units per hidden layer (with a file of rows)")] = "10",
+    chains: Annotated[int, typer.Option(help="chains per run, of which there are two (with a file of rows)")] = 4,
+    warmup: Annotated[int, typer.Option(help="warm-up steps per chain (with a file of rows)")] = 1000,
+    draws: Annotated[int, typer.Option(help="draws per chain (with a file of rows)")] = 1500,
     task: options.TaskOption = None,
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
     test_share: options.TestShare = 0.2,
     seed: options.Seed = 0,
-    checkpoint: Annotated[Path | None, typer.Option(help="A folder to go on from after an interrupt.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="save to this folder, and resume from it after an interruption")
+    ] = None,
     quiet: options.Quiet = False,
 ) -> None:
     """Long chains to judge methods by: list those at hand, show one with its checks, or make one.

@@ -219,7 +219,7 @@ def _refuse_nonfinite(rows: np.ndarray, name: str) -> None:
 def _check_weight(weight: Any, num: int) -> Array:
     rows = _numbers(weight, "weight")
     if rows.shape != (num,):
-        raise InputError(f"weight of shape ({num},)", f"shape {rows.shape}", "Give one weight a row.")
+        raise InputError(f"weight of shape ({num},)", f"shape {rows.shape}", "Give one weight per row.")
     _refuse_nonfinite(rows, "weight")
     if (rows < 0).any() or not (rows > 0).any():
         raise InputError("weights >= 0, not all 0", f"least {rows.min()}, largest {rows.max()}", "Mend the weights.")

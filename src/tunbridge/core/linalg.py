@@ -139,7 +139,7 @@ class Kronecker(Block):
     r"""H~ as :math:`(Q_a \otimes Q_b) \Lambda (Q_a \otimes Q_b)^\top` on a matrix of numbers (inputs, outputs).
 
     Without correction :math:`\Lambda_{ij} = a_i b_j`, and H~ is the Kronecker product of two matrices. V is the product
-    of a variance a row and one a column.
+    of a variance per row and one per column.
     """
 
     index: Array
@@ -220,7 +220,7 @@ def _rescaled(vectors: Array, values: Array, scale: Array) -> Array:
 
 
 def separated(matrix: Any) -> tuple[Any, Any]:
-    """A number a row and one a column whose sum is nearest to a matrix: of logarithms of variances, say."""
+    """A number per row and one per column whose sum is nearest to a matrix: of logarithms of variances, say."""
     return matrix.mean(axis=1), matrix.mean(axis=0) - matrix.mean()
 
 

@@ -126,7 +126,7 @@ def as_network(given: Any) -> Network:
 
 
 def weights(sample_weight: Any, x: np.ndarray) -> np.ndarray | None:
-    """Sample weights, one a row and none negative; None where none are given."""
+    """Sample weights, one per row and none negative; None where none are given."""
     if sample_weight is None:
         return None
     given = np.full(len(x), sample_weight) if isinstance(sample_weight, numbers.Real) else sample_weight

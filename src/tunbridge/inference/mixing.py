@@ -54,7 +54,7 @@ def doubts(chains: Any, functions: np.ndarray) -> list[str]:
     """Reasons not to believe `Chains`: each a sentence with the number and the next step."""
     num, draws = chains.shape
     if draws < LEAST_DRAWS:
-        return [f"There are {draws} draws a chain, too few to judge: draw at least {LEAST_DRAWS}."]
+        return [f"There are {draws} draws per chain, too few to judge: draw at least {LEAST_DRAWS}."]
     judged = _some(functions)
     return [
         *(_modes(functions) if num > 1 else ["One chain cannot be held against another: run four."]),

@@ -137,7 +137,7 @@ class Sampler(Iterative):
         known = jax.device_put({name: values for name, values in stats.items() if not np.isnan(values).all()})
         notes = self.notes(traces)
         if num < self.run.draws:
-            notes += (f"Stopped after {num} of {self.run.draws} draws a chain.",)
+            notes += (f"Stopped after {num} of {self.run.draws} draws per chain.",)
         if self.run.keep is not None:
             outputs, noise = jax.device_put(kept)
             inputs = jnp.asarray(self.run.keep)

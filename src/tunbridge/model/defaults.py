@@ -27,7 +27,7 @@ def of_numbers() -> Gaussian:
 
 
 def of_classes(num: int) -> Bernoulli | Categorical:
-    """A logit for two classes, one a class for more."""
+    """A logit for two classes, one per class for more."""
     return Bernoulli() if num == 2 else Categorical(num)
 
 

@@ -72,7 +72,7 @@ class Run(Module):
         if self.warmup < 0:
             raise InputError("warmup of at least 0", f"{self.warmup}", "Change warmup=.")
         if (steps := self.warmup + self.draws * self.thin) > MOST:
-            raise InputError(f"at most {MOST:,} steps a chain", f"{steps:,}", "Use fewer draws, or thin less.")
+            raise InputError(f"at most {MOST:,} steps per chain", f"{steps:,}", "Use fewer draws, or thin less.")
 
     def plan(self) -> Plan:
         """Keep every `thin`-th step after warm-up."""
@@ -82,7 +82,7 @@ class Run(Module):
         """A run of so many gradients of single rows in all, where a step takes `each` gradients of `rows` rows.
 
         It keeps its shares of warm-up and draws. None are trajectories whose gradients are not known beforehand: they
-        are taken for 32, are never more than by default and never fewer than 200 of warm-up and 200 draws a chain.
+        are taken for 32, are never more than by default and never fewer than 200 of warm-up and 200 draws per chain.
         """
         steps = gradients // (self.chains * rows * (_TRAJECTORY if each is None else each))
         usual = self.warmup + self.draws * self.thin

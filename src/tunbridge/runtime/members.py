@@ -1,6 +1,6 @@
 """How chains and ensemble members are spread over the machine.
 
-On a CPU each member is a lane of its own, and a worker thread a core takes (lane, chunk) tasks: nobody waits for
+On a CPU each member is a lane of its own, and a worker thread per core takes (lane, chunk) tasks: nobody waits for
 the slowest, and small matrix products do not pay for a batch axis. On accelerators the members are one lane a device,
 vmapped.
 """

@@ -10,7 +10,7 @@ _COMPILING = "compiling ..."
 
 
 class Bar:
-    """Steps done of all members, steps a second, time left, and the latest statistics.
+    """Steps done of all members, steps per second, time left, and the latest statistics.
 
     Until the first steps come back it says that their program is being compiled.
     """

@@ -103,7 +103,7 @@ def test_priors_without_a_limit_are_refused():
         wide_kernel(plain)
     with pytest.raises(tb.InputError, match="known scales"):
         wide_kernel(model((4,), scale=dist.HalfNormal(1.0)))
-    with pytest.raises(tb.InputError, match="one a layer"):
+    with pytest.raises(tb.InputError, match="one per layer"):
         WideKernel(("relu",), (1.0,), (1.0,))
     with pytest.raises(tb.InputError, match="activations of"):
         WideKernel(("ramp",), (1.0, 1.0), (1.0, 1.0))

@@ -186,7 +186,7 @@ def test_corrected_eigenvalues_are_mean_squares_along_the_eigenvectors(classes):
 
 @pytest.mark.slow
 def test_kronecker_is_exact_for_one_layer_whatever_the_scales_of_inputs(x64):
-    """Variances that are a product of rows and columns are whitened away: fan-in scaling and one scale an input."""
+    """Variances that are a product of rows and columns are whitened away: fan-in scaling and one scale per input."""
     data = tb.Data(np.random.default_rng(0).normal(size=(20, 3)), np.random.default_rng(1).normal(size=(20, 2)))
     for prior in (tb.priors.Normal(tb.priors.fan_in(1.3)), tb.priors.ARD(1.0)):
         local, bound = local_of(tb.networks.MLP(()), data, tb.likelihoods.Gaussian(0.5), prior)

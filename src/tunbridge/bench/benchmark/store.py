@@ -1,4 +1,4 @@
-"""Where rows of a benchmark are kept: one SQLite file, a transaction a row."""
+"""Where rows of a benchmark are kept: one SQLite file, a transaction per row."""
 
 import contextlib
 import errno

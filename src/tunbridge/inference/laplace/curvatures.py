@@ -44,12 +44,12 @@ class GGN(Outer):
         return likelihood.hessian_root(outputs, y, noise)
 
     def num_columns(self, outputs: int) -> int:
-        """One an output."""
+        """One per output."""
         return outputs
 
 
 class Fisher(Outer):
-    """The Fisher information: squared slopes averaged over what the model expects, not over what was seen.
+    """The Fisher information: squared gradients averaged over what the model expects, not over what was seen.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Fisher(Outer):
             raise InputError("at least 1 sample a row", f"{self.samples}", "Leave samples=None for the exact one.")
 
     def columns(self, key: Key, likelihood: Likelihood, outputs: Array, y: Array, noise: PyTree) -> Array:
-        """A root of the information, or slopes at drawn values."""
+        """A root of the information, or gradients at drawn values."""
         if self.samples is None:
             return likelihood.fisher_root(outputs, noise)
         expected = likelihood.distribution(outputs, noise)
@@ -76,18 +76,18 @@ class Fisher(Outer):
         return slopes / jnp.sqrt(float(self.samples))
 
     def num_columns(self, outputs: int) -> int:
-        """One an output, or one a sample."""
+        """One per output, or one a sample."""
         return outputs if self.samples is None else self.samples
 
 
 class EmpiricalFisher(Outer):
-    """Squared slopes at the targets that were seen.
+    """Squared gradients at the targets that were seen.
 
     It is neither the Hessian nor the Fisher information, and shrinks where a network fits its data: for comparison.
     """
 
     def columns(self, key: Key, likelihood: Likelihood, outputs: Array, y: Array, noise: PyTree) -> Array:
-        """The slope of log p(y) in the outputs."""
+        """The gradient of log p(y) in the outputs."""
         return _slopes(likelihood, outputs, y, noise)[:, :, None]
 
     def num_columns(self, outputs: int) -> int:

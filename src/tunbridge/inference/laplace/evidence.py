@@ -116,7 +116,7 @@ def maximise(evidence: LogEvidence, drift: Array, with_noise: Array, steps: Arra
     evidence
         Around one mode.
     drift
-        The slope that the evidence has besides, because the mode moves with the unknowns; see `fitting.drift`.
+        The gradient that the evidence has besides, because the mode moves with the unknowns; see `fitting.drift`.
     with_noise
         Whether noise is tuned too, or stays where it is.
     steps

@@ -66,7 +66,7 @@ def at_params(fitted: Fitted, params: Params) -> Fitted:
 
 
 def drift(fitted: Fitted, data: Data | Stream, key: Key) -> np.ndarray:
-    r"""The slope of the evidence by each unknown that comes from the mode's moving with it.
+    r"""The gradient of the evidence by each unknown that comes from the mode's moving with it.
 
     The mode moves by :math:`dw = \Sigma \, \partial_\theta \nabla_w \log p(w \mid y, \theta) \, d\theta`, and of the
     evidence only :math:`-\frac12 \log \det (I + \tilde H(w))` moves with it in first order: by differences along dw.
@@ -152,7 +152,7 @@ def _rows(local: Local, data: Data | Stream) -> Rows:
 def _decrement(
     local: Local, data: Data | Stream, covariance: Covariance, variances: np.ndarray, chosen: np.ndarray, key: Key
 ) -> float:
-    r""":math:`\sqrt{g^\top \Sigma g}` with g the slope of the log posterior: Newton's step in standard deviations."""
+    r""":math:`\sqrt{g^\top \Sigma g}` with g the gradient of the log posterior: Newton's step in posterior sd."""
     slope = summed(products.gradient, local, data, key, local.size // 64 + 1)
     weights = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(local.weights)]).astype(np.float64)
     return float(_length(covariance, _number(np.where(chosen, slope - weights / variances, 0.0))))

@@ -205,7 +205,7 @@ def _blockwise(posterior: Linearised, x: np.ndarray, question: Callable | None) 
 
 
 def _most_rows(gaussian: StructuredGaussian) -> int:
-    """How many rows' slopes fit a block."""
+    """How many rows' gradients fit a block."""
     widths = [int(np.prod(block.index.shape)) for block in gaussian.covariance.blocks if isinstance(block, Spectral)]
     numbers = max([2 * gaussian.num_outputs * width for width in widths], default=1)
     return int(np.clip(_BLOCK_NUMBERS // numbers, 1, _BLOCK_ROWS))

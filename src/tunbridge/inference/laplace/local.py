@@ -1,4 +1,4 @@
-"""A network near its mode: slopes of rows, summed over the data block by block."""
+"""A network near its mode: gradients of rows, summed over the data block by block."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import Subset
 
 _BLOCK_NUMBERS = 2**24
-"""How many numbers the slopes of a block of rows may hold."""
+"""How many numbers the gradients of a block of rows may hold."""
 _MOST_ROWS = 4096
 
 
@@ -105,12 +105,12 @@ class Local(Module):
         return self.subset.chosen(self.params.weights, sites)
 
     def slopes(self, sites: Sites, x: Array, combine: Callable[[Array], Array]) -> tuple[Array, Slopes]:
-        """Outputs at one row, and the slopes of combinations (combinations, outputs) of them."""
+        """Outputs at one row, and the gradients of combinations (combinations, outputs) of them."""
         evaluation = Evaluation(sites, self.weights, x)
         return evaluation.outputs, Slopes(evaluation.activations, *evaluation.cotangents(combine(evaluation.outputs)))
 
     def curved(self, sites: Sites, curvature: Outer, key: Key, batch: Data) -> Slopes:
-        """The slopes of each row's columns of a curvature, weighted, with a leading axis of rows."""
+        """The gradients of each row's columns of a curvature, weighted, with a leading axis of rows."""
         likelihood, noise = self.model.likelihood, self.params.noise
 
         def one(key_row: Key, x: Array, y: Array, w: Array) -> Slopes:
@@ -173,7 +173,7 @@ def num_outputs(local: Local) -> int:
 
 @by_shape
 def row_numbers(local: Local, curvature: Curvature, structure: Any) -> int:
-    """How many numbers the slopes of one row are, as far as a structure asks for them."""
+    """How many numbers the gradients of one row are, as far as a structure asks for them."""
     columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else 1
     sites = local.sites
 

@@ -19,7 +19,7 @@ from tunbridge.model.networks.programs.sites import Sites
 
 @once
 def jacobian(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
-    """The slopes of each row's columns by the weights of each part, (rows, columns, weights)."""
+    """The gradients of each row's columns by the weights of each part, (rows, columns, weights)."""
     sites = local.sites
     slopes = local.curved(sites, curvature, key, batch)
     parts = structure.parts(local, sites)
@@ -86,7 +86,7 @@ def _factors(a: Array, g: Array, weight: Array, reduce: bool) -> tuple[Array, Ar
 
 @once
 def projections(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any, blocks: tuple) -> list[Array]:
-    """Squared slopes along the eigenvectors of Kronecker blocks."""
+    """Squared gradients along the eigenvectors of Kronecker blocks."""
     sites = local.sites
     slopes = local.curved(sites, curvature, key, batch)
     found = []

@@ -146,7 +146,7 @@ class BlockDiagonal(_Dense):
     """Whole within a layer, nothing between layers."""
 
     def parts(self, local: Local, sites: Sites) -> list[Part]:
-        """One a layer."""
+        """One per layer."""
         layout = local.model.network.layout(local.params.weights)
         sizes = [int(np.prod(leaf.shape)) for _, leaf in flatten_with_paths(local.params.weights)]
         names, chosen = np.repeat(axes.layers(layout), sizes), local.chosen(sites)
@@ -210,7 +210,7 @@ class Diagonal(Structure):
         return _by_group(local, sites)
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
-        """Squared slopes, or the diagonal of the Hessian."""
+        """Squared gradients, or the diagonal of the Hessian."""
         parts = parts_of(self, local)
         if not isinstance(curvature, Outer):
             found = _hessian_diagonal(local, curvature, data, key)
@@ -226,18 +226,18 @@ class Diagonal(Structure):
 class Kronecker(Structure):
     r"""A Kronecker product a matrix of weights, :math:`A \otimes B`; the diagonal of what is no matrix.
 
-    A is the mean square of what the weights multiply, B the sum of squared slopes by what they give
+    A is the mean square of what the weights multiply, B the sum of squared gradients by what they give
     :cite:p:`martens2015optimizing`. Biases are a constant input. In the basis of the eigenvectors the precision with
-    the prior is exact if prior variances are a product of rows and columns, as one scale a layer, fan-in scaling and
-    one scale an input are.
+    the prior is exact if prior variances are a product of rows and columns, as one scale per layer, fan-in scaling and
+    one scale per input are.
 
     Parameters
     ----------
     sharing
         Of weights that are used at several positions: "expand" takes positions for rows of their own, "reduce" adds
-        their slopes up first :cite:p:`eschenhagen2023kronecker`.
+        their gradients up first :cite:p:`eschenhagen2023kronecker`.
     corrected
-        Replace the eigenvalues by the mean square of the slopes along the eigenvectors (EK-FAC)
+        Replace the eigenvalues by the mean square of the gradients along the eigenvectors (EK-FAC)
         :cite:p:`george2018fast`.
     separate_bias
         Give biases a block of their own, as laplace-torch does.
@@ -355,7 +355,7 @@ def _negative(values: np.ndarray) -> Facts:
 
 
 def _joined(local: Local, curvature: Outer, data: Data | Stream, key: Key, columns: int, structure: Any) -> list:
-    """The slopes of all rows, one below another."""
+    """The gradients of all rows, one below another."""
     found: list[list[np.ndarray]] = []
 
     def gather(*arguments: Any) -> float:

@@ -59,7 +59,7 @@ class Layer(NamedTuple):
 
     @property
     def trained(self) -> "Layer":
-        """The same where slopes are by C alone."""
+        """The same where gradients are by C alone."""
         return jax.lax.stop_gradient(self)._replace(raw=self.raw)
 
     @property

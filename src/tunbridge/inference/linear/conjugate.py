@@ -24,7 +24,7 @@ _FAR = 1e6
 
 
 class Family(Module):
-    """A conjugate prior of noise and weights. Variances of noise are one for all outputs, or one an output."""
+    """A conjugate prior of noise and weights. Variances of noise are one for all outputs, or one per output."""
 
     @property
     @abc.abstractmethod
@@ -153,5 +153,5 @@ class NormalInverseGamma(Family):
 
 
 def variances(likelihood: Any, noise: PyTree) -> Array:
-    """Of the noise at its unknowns: one, or one an output."""
+    """Of the noise at its unknowns: one, or one per output."""
     return jnp.atleast_1d(likelihood.sigma(noise)) ** 2

@@ -25,7 +25,7 @@ class Beliefs(NamedTuple):
     log_variances: Array
     """Of the prior, (features, outputs)."""
     log_noise: Array
-    """The log variance of the noise: one, or one an output."""
+    """The log variance of the noise: one, or one per output."""
     log_hyper: Scalar
     """The log densities of what is unknown."""
 
@@ -46,7 +46,7 @@ beliefs = jax.jit(_beliefs)
 
 @jax.jit
 def _pulled(model: Model, weights: PyTree, scales: PyTree, noise: PyTree, slope: Beliefs) -> tuple[PyTree, PyTree]:
-    """The slope by scales and noise, from that by the beliefs."""
+    """The gradient by scales and noise, from that by the beliefs."""
     return jax.vjp(lambda s, z: _beliefs(model, weights, s, z), scales, noise)[1](slope)
 
 
@@ -97,7 +97,7 @@ def maximise(family: Family, model: Model, params: Params, moments: Moments, *, 
 
 
 def _objective(family: Family, moments: Moments, found: Beliefs) -> tuple[float, Beliefs]:
-    """Log evidence plus the log densities of the unknowns, and its slope by the beliefs."""
+    """Log evidence plus the log densities of the unknowns, and its gradient by the beliefs."""
     variances, noise = found.numbers()
     solved = condition(family, moments, variances, noise)
     value = family.log_evidence(moments, solved, noise) + float(found.log_hyper)

@@ -47,7 +47,7 @@ class LinearLayer(Posterior):
     solved
         The weights given these.
     noise
-        The variance of the noise, one or one an output: known, or :math:`1 / E[\sigma^{-2} \mid y]`.
+        The variance of the noise, one or one per output: known, or :math:`1 / E[\sigma^{-2} \mid y]`.
     log_evidence
         Log p(y | features), exact, at these prior scales.
     """

@@ -2,7 +2,7 @@ r"""Dropout as a distribution over weights: :math:`W = M \,\text{diag}(z),\; z_j
 
 Dropping a unit and dropping the weights that read it are the same thing, so that masks need only the layout of the
 weights and serve any network :cite:p:`gal2016dropout`. Rates and masks are tuples with an entry a leaf of the weights,
-None where nothing is dropped; a mask has one number an input unit.
+None where nothing is dropped; a mask has one number per input unit.
 """
 
 import math
@@ -72,7 +72,7 @@ def _keys_and_shapes(key: Key, like: PyTree, layout: PyTree) -> tuple[Key, list[
 
 
 def _units(leaf: Any, role: axes.Leaf) -> tuple[int, ...]:
-    """The shape of a mask: a number an input unit, 1 along every other axis."""
+    """The shape of a mask: a number per input unit, 1 along every other axis."""
     return tuple(length if axis in role.inputs else 1 for axis, length in enumerate(leaf.shape))
 
 

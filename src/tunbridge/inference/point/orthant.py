@@ -1,7 +1,7 @@
 r"""Steps to modes with exact zeros, where the prior has a corner: :math:`-\log p(w) = c |w|` near :math:`w = 0`.
 
 A smooth optimiser only comes near zero. Here every step stays in one orthant, on which the objective is smooth: a
-weight that would change its sign stops at zero, and leaves it only where the slope of the rest is steeper than the
+weight that would change its sign stops at zero, and leaves it only where the gradient of the rest is steeper than the
 corner :cite:p:`andrew2007scalable`. This is the proximal step of the corner in whatever metric the optimiser has, and
 its fixed points are the modes.
 """
@@ -14,7 +14,7 @@ from tunbridge.core.types import PyTree
 
 
 def slopes(gradient: PyTree, weights: PyTree, corners: PyTree) -> PyTree:
-    """The slope towards the better side: at zero what the gradient of the rest leaves after the corner, or 0."""
+    """The gradient towards the better side: at zero what the gradient of the rest leaves after the corner, or 0."""
 
     def one(g: Array, w: Array, c: Array) -> Array:
         rest = g - c * jax.vmap(jax.grad(jnp.abs))(w.ravel()).reshape(w.shape)

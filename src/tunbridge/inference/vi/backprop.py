@@ -60,7 +60,7 @@ class BayesByBackprop(Variational):
     def _deltas(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
         """F / N at a draw; both deltas.
 
-        At fixed w the slopes of log q are -epsilon / sigma by w and epsilon / sigma by mu, whose sum is 0, and
+        At fixed w the gradients of log q are -epsilon / sigma by w and epsilon / sigma by mu, whose sum is 0, and
         (epsilon^2 - 1) / sigma by sigma: together with epsilon times the one by w, -1 / sigma.
         """
 

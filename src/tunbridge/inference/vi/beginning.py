@@ -22,7 +22,7 @@ _TURNS = 256
 def standard_deviations(key: Key, target: Target, params: Params, batch: Data) -> Params:
     r""":math:`(N F_{ii} + 1 / s_i^2)^{-1/2}` with the Fisher information F of a row and the prior's scales s.
 
-    F is the mean of squared slopes of the log likelihood of targets drawn from the model itself.
+    F is the mean of squared gradients of the log likelihood of targets drawn from the model itself.
     """
     model = target.model
     key_prior, key_rows = jax.random.split(key)

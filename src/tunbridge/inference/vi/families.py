@@ -18,7 +18,7 @@ from tunbridge.inference.vi.spreads import Spread
 from tunbridge.model.networks import layout as axes
 
 _COPIES = 6
-"""How often the parameters of q are held while it is fitted: they, their slopes, an optimiser's two moments."""
+"""How often the parameters of q are held while it is fitted: they, their gradients, an optimiser's two moments."""
 
 
 class Family(Module):

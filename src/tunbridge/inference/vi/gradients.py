@@ -1,6 +1,6 @@
-r"""Estimators of the slope of an expectation over q by the parameters of q. All are unbiased.
+r"""Estimators of the gradient of an expectation over q by the parameters of q. All are unbiased.
 
-Each says how a draw depends on q, how the log likelihood of a batch is had from it, and what a slope is taken of.
+Each says how a draw depends on q, how the log likelihood of a batch follows from it, and what is differentiated.
 """
 
 import abc
@@ -24,7 +24,7 @@ from tunbridge.model.networks.programs import perturbed, sites
 
 
 class Gradient(Module):
-    """An estimator of slopes by the parameters of q."""
+    """An estimator of gradients by the parameters of q."""
 
     def check(self, family: Family, num_samples: int) -> None:
         """InputError if it cannot serve this family, or this number of draws."""
@@ -52,7 +52,7 @@ class Gradient(Module):
         return jnp.zeros(())
 
     def surrogate(self, values: Array, log_q: Array) -> Array:
-        """Numbers (draws,) whose values are those of the draws, and whose slopes estimate that of the expectation."""
+        """Numbers (draws,) with the values of the draws, whose gradients estimate that of the expectation."""
         return values
 
 
@@ -61,7 +61,7 @@ class Reparameterised(Gradient):
 
 
 class StickTheLanding(Gradient):
-    r"""Reparameterised, without the part of the slope of :math:`\log q_\theta(w)` whose expectation is 0.
+    r"""Reparameterised, without the part of the gradient of :math:`\log q_\theta(w)` whose expectation is 0.
 
     Where q is the posterior its variance is 0 :cite:p:`roeder2017sticking`. It needs the KL estimated by draws,
     ``divergences.KL(closed=False)``: there is nothing to leave out of a closed form.
@@ -88,7 +88,7 @@ class ScoreFunction(Gradient):
             )
 
     def draw(self, q: Gaussian, noise: tuple) -> Params:
-        """Of which no slope is taken."""
+        """Of which no gradient is taken."""
         return jax.lax.stop_gradient(q.place(noise))
 
     def log_q(self, q: Gaussian, params: Params) -> Scalar:
@@ -96,7 +96,7 @@ class ScoreFunction(Gradient):
         return q.log_prob(params)
 
     def surrogate(self, values: Array, log_q: Array) -> Array:
-        """With a slope in log q alone."""
+        """With a gradient in log q alone."""
         held = jax.lax.stop_gradient(values)
         baseline = (jnp.sum(held) - held) / (len(held) - 1)
         return held + (held - baseline) * (log_q - jax.lax.stop_gradient(log_q))
@@ -158,7 +158,7 @@ class _Rows(Gradient):
 class LocalReparameterised(_Rows):
     """Draws what each row's products give instead of the weights :cite:p:`kingma2015variational`.
 
-    Rows have independent noise, so a batch's slope varies less. For families with a diagonal part, which is what it
+    Rows have independent noise, so a batch's gradient varies less. For families with a diagonal part, which is what it
     draws. It holds for weights that meet one position of a row (dense layers); all others (convolutions, weights
     shared over time) are drawn once for all rows, as noise of each position's own would be wrong for them.
     """

@@ -112,7 +112,7 @@ class IVON(AroundPoint):
         return IVONState(mean, hessian, momentum, state.step + 1), Info.of(loss)
 
     def _draw(self, key: Key, target: Target, state: IVONState, batch: Data) -> tuple[Scalar, Params, Params]:
-        """The loss at a draw, its slope, and the curvature that the draw tells of."""
+        """The loss at a draw, its gradient, and the curvature that the draw tells of."""
         leaves, structure = jax.tree.flatten(state.mean)
         keys = jax.tree.unflatten(structure, list(split(key, len(leaves))))
         noise = jax.tree.map(lambda k, m: normal(k, m.shape, m.dtype), keys, state.mean)

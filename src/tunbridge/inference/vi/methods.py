@@ -19,7 +19,7 @@ class MeanField(Variational):
     Parameters
     ----------
     gradient
-        How slopes of the expected log likelihood are estimated: an object of `tunbridge.gradients`.
+        How gradients of the expected log likelihood are estimated: an object of `tunbridge.gradients`.
     divergence
         What is made small: an object of `tunbridge.divergences`.
     kl_weights
@@ -86,7 +86,7 @@ class MatrixNormalVI(Variational):
 class FullRank(Variational):
     """Any covariance of everything unknown: exact where the posterior is normal.
 
-    Slopes are those that vanish there (`tunbridge.gradients.StickTheLanding`). It takes the square of the number of
+    Gradients are those that vanish there (`tunbridge.gradients.StickTheLanding`). It takes the square of the number of
     unknowns: for small networks. ``tb.ADVI(tb.families.Layers())`` has any covariance within a layer.
 
     Parameters

@@ -167,7 +167,7 @@ class LowRankDiagonal(Spread):
 
     @staticmethod
     def of(sds: Array, rank: int, key: Key) -> "LowRankDiagonal":
-        """Nearly independent numbers to start from: at U = 0 its slope would be 0."""
+        """Nearly independent numbers to start from: at U = 0 its gradient would be 0."""
         return LowRankDiagonal(inverse_softplus(sds), 0.01 * jax.random.normal(key, (len(sds), rank), sds.dtype))
 
     @property
@@ -181,7 +181,7 @@ class LowRankDiagonal(Spread):
         return self.num + math.prod(self.factors.shape)
 
     def noise(self, key: Key) -> tuple[Array, Array]:
-        """One number each, and one a column."""
+        """One number each, and one per column."""
         key_each, key_columns = split(key, 2)
         columns = normal(key_columns, self.factors.shape[1:], self.rho.dtype)
         return normal(key_each, self.rho.shape, self.rho.dtype), columns

@@ -93,7 +93,7 @@ class Variational(AroundPoint):
         return num * self.kl_weights.share(jnp.mod(step, num.astype(step.dtype)), num)
 
     def slopes(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
-        """Minus the bound / N from some draws, and its slope by the parameters of q."""
+        """Minus the bound / N from some draws, and its gradient by the parameters of q."""
         return jax.value_and_grad(lambda q: -self.bound(key, target, q, batch, share) / target.num)(q)
 
     def bound(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> Scalar:

@@ -113,7 +113,7 @@ class OfNumbers(_Matrix):
 
 
 class OneScale(Noisy, OfNumbers):
-    """Numbers with noise of one scale, or one an output, around the outputs."""
+    """Numbers with noise of one scale, or one per output, around the outputs."""
 
     scale: eqx.AbstractVar[Any]
 
@@ -123,7 +123,7 @@ class OneScale(Noisy, OfNumbers):
         return self.scale
 
     def num_outputs(self, y: Array) -> int:
-        """One an output of y."""
+        """One per output of y."""
         check_width(self.scale, "scale", y.shape[1])
         return y.shape[1]
 
@@ -185,7 +185,7 @@ class OfClasses(_Curved):
         """Log probability of each class, (points, classes)."""
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        r"""A column a class, :math:`\sqrt{p_c} \, \nabla_f \log p_c`."""
+        r"""A column per class, :math:`\sqrt{p_c} \, \nabla_f \log p_c`."""
 
         def one(f: Array) -> Array:
             return self.log_probs(f[None], noise)[0]
@@ -252,14 +252,14 @@ def check_classes(classes: int | None) -> None:
 
 
 def check_width(spec: PyTree, name: str, width: int) -> None:
-    """InputError unless each number of the spec is one, or one an output."""
+    """InputError unless each number of the spec is one, or one per output."""
     for shape in transforms.shapes(spec):
         if shape not in ((), (1,), (width,)):
-            raise InputError(f"a {name} of shape () or ({width},)", f"shape {shape}", "Give one, or one an output.")
+            raise InputError(f"a {name} of shape () or ({width},)", f"shape {shape}", "Give one, or one per output.")
 
 
 def by_output(value: Array, outputs: Array) -> Array:
-    """One number, or one an output, as an array like the outputs."""
+    """One number, or one per output, as an array like the outputs."""
     return jnp.broadcast_to(jnp.broadcast_to(value, outputs.shape[-1:]), outputs.shape)
 
 

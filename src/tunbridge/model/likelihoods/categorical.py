@@ -43,7 +43,7 @@ class Categorical(Noisy, OfClasses):
         return counted(self.classes, y)
 
     def num_outputs(self, y: Array) -> int:
-        """One logit a class."""
+        """One logit per class."""
         return self.num_classes(y)
 
     def with_outputs(self, num: int) -> "Categorical":
@@ -60,7 +60,7 @@ class Categorical(Noisy, OfClasses):
         return mean / heat, covariance / heat**2
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        r"""A column a class, :math:`\sqrt{p_c} (e_c - p) / \tau`."""
+        r"""A column per class, :math:`\sqrt{p_c} (e_c - p) / \tau`."""
         log_probs = self.log_probs(outputs, noise)
         away = jnp.eye(outputs.shape[-1], dtype=outputs.dtype)[None] - jnp.exp(log_probs)[..., None]
         return away * jnp.exp(0.5 * log_probs)[..., None, :] / jnp.asarray(self.values(noise), outputs.dtype)

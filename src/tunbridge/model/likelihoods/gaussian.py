@@ -19,8 +19,8 @@ class Gaussian(OneScale):
     Parameters
     ----------
     scale
-        :math:`\sigma`: a number, an array with one an output, or a numpyro distribution if it is unknown
-        (``dist.Gamma(0.5, 1.0)``; ``.expand([outputs])`` for one an output).
+        :math:`\sigma`: a number, an array with one per output, or a numpyro distribution if it is unknown
+        (``dist.Gamma(0.5, 1.0)``; ``.expand([outputs])`` for one per output).
     """
 
     scale: Any = eqx.field(converter=lambda scale: transforms.check_positive(scale, "scale"))

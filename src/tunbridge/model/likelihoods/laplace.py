@@ -22,7 +22,7 @@ class Laplace(OneScale):
     Parameters
     ----------
     scale
-        *b*: a number, an array with one an output, or a numpyro distribution if it is unknown.
+        *b*: a number, an array with one per output, or a numpyro distribution if it is unknown.
 
     Examples
     --------

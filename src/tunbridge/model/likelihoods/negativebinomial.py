@@ -23,7 +23,7 @@ class NegativeBinomial(Noisy, OfCounts):
     Parameters
     ----------
     concentration
-        :math:`\alpha`: a number, an array with one an output, or a numpyro distribution if it is unknown.
+        :math:`\alpha`: a number, an array with one per output, or a numpyro distribution if it is unknown.
 
     Examples
     --------

@@ -24,9 +24,9 @@ class StudentT(Noisy, OfNumbers):
     Parameters
     ----------
     df
-        :math:`\nu`: a number, one an output, or a numpyro distribution if it is unknown.
+        :math:`\nu`: a number, one per output, or a numpyro distribution if it is unknown.
     scale
-        *s*: likewise; ``dist.Gamma(0.5, 1.0).expand([outputs])`` is an unknown one an output.
+        *s*: likewise; ``dist.Gamma(0.5, 1.0).expand([outputs])`` is an unknown one per output.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class StudentT(Noisy, OfNumbers):
         return self.df, self.scale
 
     def num_outputs(self, y: Array) -> int:
-        """One an output of y."""
+        """One per output of y."""
         check_width(self.df, "df", y.shape[1])
         check_width(self.scale, "scale", y.shape[1])
         return y.shape[1]

@@ -118,7 +118,7 @@ def check_scale(scale: Any, layout: PyTree) -> None:
         one = entry.scale if isinstance(entry, FanIn) else entry
         shape = one.shape() if isinstance(one, Distribution) else jnp.shape(one)
         if shape != ():
-            raise InputError("one number a scale", f"shape {shape}", "Write a tuple for one scale a layer.")
+            raise InputError("one number a scale", f"shape {shape}", "Write a tuple for one scale per layer.")
     if any(isinstance(entry, FanIn) for entry in entries):
         axes.require_known(layout, "priors.fan_in")
     if isinstance(scale, tuple):

@@ -75,7 +75,7 @@ class _Correlated(AbstractPrior):
 
 
 def _spread(given: Any, num: int) -> Any:
-    """One for each of `num` layers, from one for all or one a layer."""
+    """One for each of `num` layers, from one for all or one per layer."""
     return tuple(given) * num if len(given) == 1 else given
 
 
@@ -85,7 +85,7 @@ class FullNormal(_Correlated):
     Parameters
     ----------
     covariance
-        :math:`\Sigma`, over a layer's arrays in the order of the tree, each row by row; or a sequence, one a layer.
+        :math:`\Sigma`, over a layer's arrays in the order of the tree, each row by row; or a sequence, one per layer.
     """
 
     covariance: Any = eqx.field(converter=lambda given: _each(given, lambda one: check_covariance(one, "covariance")))
@@ -98,7 +98,7 @@ class FullNormal(_Correlated):
         return FullNormal(self.covariance, root=tuple(map(jnp.linalg.cholesky, self.covariance)))
 
     def laws(self, num: int) -> list[Distribution]:
-        """One a layer."""
+        """One per layer."""
         roots = self.root or tuple(map(jnp.linalg.cholesky, self.covariance))
         return [dist.MultivariateNormal(jnp.zeros(len(one)), scale_tril=one) for one in _spread(roots, num)]
 
@@ -112,7 +112,7 @@ class LowRankNormal(_Correlated):
     Parameters
     ----------
     factor
-        *F* (weights, rank), over a layer's arrays in the order of the tree; or a sequence, one a layer.
+        *F* (weights, rank), over a layer's arrays in the order of the tree; or a sequence, one per layer.
     scale
         *s*.
     """
@@ -130,7 +130,7 @@ class LowRankNormal(_Correlated):
         return self
 
     def laws(self, num: int) -> list[Distribution]:
-        """One a layer."""
+        """One per layer."""
         rows = _spread(self.factor, num)
         return [
             dist.LowRankMultivariateNormal(jnp.zeros(len(one)), one, jnp.full(len(one), self.scale**2)) for one in rows
@@ -165,7 +165,7 @@ class JointNormal(_Correlated):
                 raise InputError(
                     f"a covariance that fits, with its root, in the {available / 1e9:.1f} GB of memory that are free",
                     f"{num:,} weights, so {num:,}^2 * 8 = {needed:,} bytes",
-                    "Use priors.FullNormal (one covariance a layer), LowRankNormal or MatrixNormal.",
+                    "Use priors.FullNormal (one covariance per layer), LowRankNormal or MatrixNormal.",
                 )
             return JointNormal(self.covariance(num)).bind(weights, layout)
         self._checked([self.covariance.shape[0]], weights, layout, "covariance")
@@ -182,7 +182,7 @@ class JointNormal(_Correlated):
 
 
 def _each(given: Any, check: Any) -> tuple[Array, ...]:
-    """One, or one a layer."""
+    """One, or one per layer."""
     several = isinstance(given, list | tuple) and all(np.ndim(one) == 2 for one in given)
     return tuple(check(one) for one in given) if several else (check(given),)
 

@@ -1,4 +1,4 @@
-"""Priors of LSTMs: a scale a gate."""
+"""Priors of LSTMs: a scale per gate."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ class Gates(Independent):
         for (path, leaf), role in zip(flatten_with_paths(weights), jax.tree.leaves(layout), strict=True):
             if len(role.outputs) != 1 or leaf.shape[role.outputs[0]] % len(GATES):
                 raise InputError(
-                    f"outputs in four blocks, one a gate, in {path}",
+                    f"outputs in four blocks, one per gate, in {path}",
                     f"shape {leaf.shape}",
                     "Name the arrays of the LSTM with ByPath.",
                 )

@@ -23,7 +23,7 @@ class Hierarchical(AbstractPrior):
     prior
         Of *v*.
     scale
-        The prior of :math:`\tau`, or a sequence with one a layer; `fan_in` divides by the root of the fan-in.
+        The prior of :math:`\tau`, or a sequence with one per layer; `fan_in` divides by the root of the fan-in.
 
     Examples
     --------

@@ -115,7 +115,7 @@ class MatrixNormal(AbstractPrior):
                     raise InputError(
                         f"{name}= of shape ({size}, {size}) for {path}",
                         f"shape {given.shape}",
-                        "Give a function of the size, or use ByPath for one prior a layer.",
+                        "Give a function of the size, or use ByPath for one prior per layer.",
                     )
         return MatrixNormal(self.inputs, self.outputs, self.scale, roots=self._found(weights, layout))
 

@@ -1,4 +1,4 @@
-"""Independent normal weights: one scale, one a layer, scaled by fan-in, known or unknown."""
+"""Independent normal weights: one scale, one per layer, scaled by fan-in, known or unknown."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Normal(Independent):
     ----------
     scale
         The standard deviation *s*: a number, a numpyro distribution if it is unknown, `fan_in` of either, or a
-        sequence of these, one a layer in the network's order.
+        sequence of these, one per layer in the network's order.
 
     Examples
     --------

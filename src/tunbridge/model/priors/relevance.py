@@ -18,12 +18,12 @@ from tunbridge.model.priors.normal import Normal
 
 
 class Relevance(Grouped):
-    """One scale an input unit."""
+    """One scale per input unit."""
 
     scale: Any
 
     def factors(self) -> dict[str, Factor]:
-        """One an input."""
+        """One per input."""
         return {"relevance": Factor(self.scale, "inputs")}
 
 

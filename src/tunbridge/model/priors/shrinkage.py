@@ -20,7 +20,7 @@ from tunbridge.model.priors.tails import Laplace, StudentT
 
 def _one_scale(scale: Any) -> Any:
     if isinstance(scale, list | tuple):
-        raise InputError("one scale for all layers", f"{len(scale)}", "Use ByPath for one prior a layer.")
+        raise InputError("one scale for all layers", f"{len(scale)}", "Use ByPath for one prior per layer.")
     return as_scale(scale)
 
 
@@ -136,7 +136,7 @@ class GroupHorseshoe(Grouped):
     over: Literal["inputs", "outputs"] = eqx.field(default="inputs", static=True)
 
     def factors(self) -> dict[str, Factor]:
-        """One scale for all, one a unit, and the slab."""
+        """One scale for all, one per unit, and the slab."""
         return _factors(self.scale, self.over, self.slab)
 
     def combine(self, values: dict[str, Array]) -> Array:

@@ -20,7 +20,7 @@ def _correlation(a: Array, c: Array, b: Array) -> Array:
 
 
 def _angle(a: Array, c: Array, b: Array) -> Array:
-    """Between u and v as vectors; its slope is taken as 0 at both ends, where it is infinite."""
+    """Between u and v as vectors; its derivative is taken as 0 at both ends, where it is infinite."""
     cos = _correlation(a, c, b)
     inside = jnp.abs(cos) < 1.0 - _ROUNDING * jnp.finfo(cos.dtype).eps
     return jnp.where(inside, jnp.arccos(jnp.where(inside, cos, 0.0)), jnp.where(cos > 0, 0.0, jnp.pi))

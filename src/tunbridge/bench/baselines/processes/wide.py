@@ -36,7 +36,7 @@ class WideKernel(Kernel):
     activations
         Of each hidden layer; () is a linear model. "identity" is a linear bottleneck between wide layers.
     weights, biases
-        The variances :math:`w_l` of the weights times their fan-in, and :math:`b_l` of the biases, one a layer.
+        The variances :math:`w_l` of the weights times their fan-in, and :math:`b_l` of the biases, one per layer.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class WideKernel(Kernel):
             raise InputError(f"activations of {', '.join(ACTIVATIONS)}", f"{unknown}", "Choose among these.")
         if not len(weights) == len(biases) == len(activations) + 1:
             raise InputError(
-                f"{len(activations) + 1} variances of weights and of biases, one a layer",
+                f"{len(activations) + 1} variances of weights and of biases, one per layer",
                 f"{len(weights)} and {len(biases)}",
                 "Count the output layer too.",
             )
@@ -101,7 +101,7 @@ def wide_kernel(model: Model, features: int | None = None) -> WideKernel:
     layers = len(network.hidden) + 1
     entries = prior.scale if isinstance(prior.scale, tuple) else (prior.scale,) * layers
     if len(entries) != layers:
-        raise InputError(f"one scale a layer, {layers}", f"{len(entries)}", "Match the network's layers.")
+        raise InputError(f"one scale per layer, {layers}", f"{len(entries)}", "Match the network's layers.")
     first, *rest = entries
     if not all(isinstance(entry, FanIn) for entry in rest):
         raise InputError(

@@ -213,7 +213,7 @@ def layer(shape: Shape, swish: bool, conv: PyTree, norm: PyTree, x: Array, skip:
 def layer_back(
     shape: Shape, swish: bool, norm: PyTree, plain: Array, skip: Array | None, slope: Array
 ) -> tuple[Array, Array | None, Array]:
-    """The slopes of the convolution, of the sum with `skip` if there is one, and of (gamma, beta, tau, bias)."""
+    """The gradients of the convolution, of the sum with `skip` if there is one, and of (gamma, beta, tau, bias)."""
     wide = [norm[name].astype(jnp.float32) for name in ("gamma", "beta", "tau")]
     operands = [slope, plain, *wide, *([] if skip is None else [skip])]
     body, num = partial(_backward, shape.size, swish, skip is not None), len(plain)
@@ -228,7 +228,7 @@ def layer_back(
 
 
 def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> Array:
-    """The slope of the images, and `add`."""
+    """The gradient of the images, and `add`."""
     kernel, size = jnp.swapaxes(_taps(shape, conv, slope), 1, 2), shape.height * shape.width
     body = partial(_input_slope, shape.scattered(), size, shape.width, shape.outputs, add is not None)
     operands = [slope, _stacked(kernel, shape.window), *([] if add is None else [add])]
@@ -236,7 +236,7 @@ def input_back(shape: Shape, conv: PyTree, slope: Array, add: Array | None) -> A
 
 
 def kernel_back(shape: Shape, x: Array, slope: Array) -> Array:
-    """The slope of the kernel (height, width, in, out)."""
+    """The gradient of the kernel (height, width, in, out)."""
     whole, num = groups(shape.window, shape.inputs), len(x)
     inner = next(i for i in range(whole, 0, -1) if whole % i == 0 and i * DEEP * shape.outputs <= _HELD)
     programs = min(num, max(1, _PROGRAMS * inner // whole))

@@ -42,7 +42,7 @@ def stem(weights: PyTree, x: Array) -> Array:
 
 
 def _slopes(conv: PyTree, norm: PyTree, kernel: Array, sums: Array) -> tuple[PyTree, PyTree]:
-    """The slopes of a layer's weights, as trees of their dtypes."""
+    """The gradients of a layer's weights, as trees of their dtypes."""
     gamma, beta, tau, bias = sums
     found = {"weight": kernel, "bias": bias}, {"gamma": gamma, "beta": beta, "tau": tau}
     return jax.tree.map(lambda slope, leaf: slope.astype(leaf.dtype), found, (conv, norm))

@@ -1,4 +1,4 @@
-"""A network at one row, with what its weights multiply and the slopes by what they give."""
+"""A network at one row, with what its weights multiply and the gradients by what they give."""
 
 from typing import Any
 

@@ -111,7 +111,7 @@ class Local(Perturbed):
         (mean,) = bind(eqn, operands)
         other = _other(eqn, operands[1 - side], jnp.square)
         (variance,) = bind(eqn, [beside, other] if side == 0 else [other, beside])
-        tiny = jnp.finfo(variance.dtype).tiny  # the slope of the root at 0 is infinite
+        tiny = jnp.finfo(variance.dtype).tiny  # the derivative of the root at 0 is infinite
         return mean + jnp.sqrt(jnp.maximum(variance, tiny)) * normal(key, mean.shape, mean.dtype)
 
 

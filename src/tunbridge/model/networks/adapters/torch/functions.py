@@ -133,7 +133,7 @@ def clamp(x: Array, min: ArrayLike | None = None, max: ArrayLike | None = None) 
 
 
 def prelu(x: Array, weight: Array) -> Array:
-    """One slope below 0, or one a channel."""
+    """One slope below 0, or one per channel."""
     slope = jnp.reshape(weight, (1, -1) + (1,) * (x.ndim - 2))
     return jnp.where(x >= 0, x, slope * x)
 
