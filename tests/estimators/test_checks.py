@@ -1,16 +1,19 @@
 """scikit-learn's own checks, none exempted."""
 
 import pytest
-from sklearn.utils.estimator_checks import check_estimator, parametrize_with_checks
+from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
 import tunbridge as tb
 from toys import LeastSquares
 
 LINEAR = {"method": LeastSquares(), "network": tb.networks.MLP(()), "prior": tb.priors.Normal(1.0)}
 DOORS = [tb.BayesianRegressor(**LINEAR, likelihood=tb.likelihoods.Gaussian(0.5)), tb.BayesianClassifier(**LINEAR)]
+CHECKS = [pair for door in DOORS for pair in estimator_checks_generator(door)]
 
 
-@parametrize_with_checks(DOORS)
+@pytest.mark.parametrize(
+    ("estimator", "check"), CHECKS, ids=[f"{type(door).__name__}-{check.func.__name__}" for door, check in CHECKS]
+)
 def test_doors_keep_to_the_contract_of_scikit_learn(estimator, check):
     check(estimator)
 

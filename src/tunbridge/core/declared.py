@@ -59,17 +59,11 @@ class Checked:
         return super().__new__(cls)
 
 
-class Module(eqx.Module):
+class Module(Checked, eqx.Module):
     """An `equinox.Module` whose arguments are checked against the annotations of its fields before it is built.
 
     Fields that a class outside this package declares are its own affair.
     """
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Refuse with InputError what a field cannot take."""
-        if args or kwargs:  # what is copied or unpickled is made without
-            _check(cls, _of_fields(cast(Any, cls)), args, kwargs)
-        return super().__new__(cls)
 
 
 def as_floats(value: Any, name: str) -> np.ndarray:

@@ -76,15 +76,17 @@ def locked(folder: Path) -> Iterator[None]:
     path = folder / _LOCK
     with contextlib.ExitStack() as stack:
         while True:
-            folder.mkdir(parents=True, exist_ok=True)
             try:
+                folder.mkdir(parents=True, exist_ok=True)
                 file = stack.enter_context(open(os.open(path, _OPEN, 0o644), "r+b"))
-            except FileNotFoundError:  # the holder before has just taken its empty folder away
-                continue
+            except (FileExistsError, FileNotFoundError):
+                if os.path.lexists(folder) and not folder.is_dir():
+                    raise
+                continue  # the holder before has just taken its empty folder away
             if not _hold(file, folder):
                 yield
                 return
-            if path.exists() and os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
+            if _is_at(file, path):
                 break
             file.close()  # the holder before took the file away between our opening and locking it
         file.seek(0)
@@ -98,6 +100,14 @@ def locked(folder: Path) -> Iterator[None]:
             if made:
                 with contextlib.suppress(OSError):  # not empty
                     folder.rmdir()
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file is what the path names."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 def _hold(file: BinaryIO, folder: Path) -> bool:
