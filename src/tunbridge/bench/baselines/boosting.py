@@ -79,7 +79,7 @@ class Boosting(Baseline):
         temperature = best_temperature(held[best], rows.y, rows.weight)
         trees = HistGradientBoostingClassifier(max_iter=best + 1, **settings)
         trees.fit(rows.x, rows.y, _weight(rows.weight))
-        said = f"it has {best + 1} trees a class and a temperature of {temperature:.2f}, by {FOLDS} folds."
+        said = f"it has {best + 1} trees per class and a temperature of {temperature:.2f}, by {FOLDS} folds."
         return ClassTrees(trees, temperature, len(rows.x), rows.classes), said
 
 

@@ -130,7 +130,7 @@ def check_layers(num: int, noun: str, layout: PyTree) -> None:
     names = list(dict.fromkeys(axes.layers(layout)))
     if len(names) != num:
         raise InputError(
-            f"one {noun} a layer, {len(names)} for {', '.join(names)}",
+            f"one {noun} per layer, {len(names)} for {', '.join(names)}",
             f"{num}",
             f"Match the network's layers, or give one {noun} for all.",
         )

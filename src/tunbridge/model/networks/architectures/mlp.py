@@ -67,7 +67,7 @@ class MLP(Module):
     def __init__(self, hidden: Sequence[int] = (50,), activation: str = "tanh", outputs: int | None = None):
         hidden = (hidden,) if isinstance(hidden, int) else tuple(hidden)
         if any(units < 1 for units in hidden) or (outputs is not None and outputs < 1):
-            raise InputError("at least one unit a layer", f"{hidden}, outputs {outputs}", "Use positive numbers.")
+            raise InputError("at least one unit per layer", f"{hidden}, outputs {outputs}", "Use positive numbers.")
         check_activation(activation)
         self.hidden, self.activation, self.outputs = hidden, activation, outputs
 
