@@ -287,6 +287,7 @@ def _fans(network, shapes):
         (lambda: tb.networks.VGG(width=0.01), "a width that leaves a channel"),
         (lambda: tb.networks.CNNLSTM(vocabulary=0), "a whole number above 0 as vocabulary"),
         (lambda: tb.networks.Cast(RESNET, "int8"), "a floating-point dtype"),
+        (lambda: tb.networks.Cast(RESNET, jax.random.key(0)), "a dtype such as"),
         (lambda: tb.networks.Cast(RESNET, "half-ish"), "a dtype such as"),
         (lambda: tb.networks.Cast(tb.networks.Offset(tb.networks.MLP())), r"Offset\(Cast\(network\)\)"),
         (lambda: tb.networks.VGG().init(jax.random.key(0), IMAGES), "a network that knows its outputs"),

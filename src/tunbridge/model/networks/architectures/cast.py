@@ -16,7 +16,7 @@ from tunbridge.model.networks.architectures.offset import Offset
 def _name(dtype: Any) -> str:
     try:
         found = jnp.dtype(dtype)
-    except TypeError as error:
+    except (TypeError, ValueError) as error:
         raise InputError('a dtype such as "bfloat16"', repr(dtype), "Check its name.") from error
     if not jnp.issubdtype(found, jnp.floating):
         raise InputError("a floating-point dtype", found.name, 'Use "bfloat16".')
