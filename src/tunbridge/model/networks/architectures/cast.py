@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from tunbridge.core.declared import Module
@@ -15,8 +16,10 @@ from tunbridge.model.networks.architectures.offset import Offset
 
 def _name(dtype: Any) -> str:
     try:
+        if isinstance(dtype, jax.Array | np.ndarray):
+            raise TypeError("an array")
         found = jnp.dtype(dtype)
-    except (TypeError, ValueError) as error:
+    except TypeError as error:
         raise InputError('a dtype such as "bfloat16"', repr(dtype), "Check its name.") from error
     if not jnp.issubdtype(found, jnp.floating):
         raise InputError("a floating-point dtype", found.name, 'Use "bfloat16".')
