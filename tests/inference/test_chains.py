@@ -131,7 +131,7 @@ def test_one_chain_and_few_draws_are_doubtful(exact):
     assert alone.doubts()[0].startswith("One chain cannot")
     assert np.isnan(alone.summary().rows[0]["R-hat worst"])
     few = tb.Chains(exact.model, exact.key, jax.tree.map(lambda leaf: leaf[:, :3], exact.params), {}, exact.inputs)
-    assert few.doubts() == ["There are 3 draws a chain, too few to judge: draw at least 4."]
+    assert few.doubts() == ["There are 3 draws per chain, too few to judge: draw at least 4."]
     assert "R-hat worst" not in few.summary().rows[0]
 
 
