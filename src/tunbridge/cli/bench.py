@@ -12,9 +12,9 @@ from tunbridge.runtime import programs
 
 _RESULTS = "results.sqlite"
 WRITTEN = ("report.html", "table.md", "table.csv")
-"""What is written beside the results."""
-_SUITES = Path(tunbridge.__file__).parent / "bench" / "suites.json"
-"""Read as a file: importing the package beside it brings JAX."""
+"""Files written beside the results."""
+_SUITES = Path(tunbridge.__file__).parent / "bench" / "benchmark" / "suites.json"
+"""Read as a file, because importing its package would import JAX."""
 
 
 def bench(
@@ -28,19 +28,21 @@ def bench(
     tasks: Annotated[str, typer.Option("--tasks", help="tasks, separated by commas (default: all of the suite)")] = "",
     splits: Annotated[str, typer.Option("--splits", help="splits, as in 0-4,7 (default: all)")] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="write the results to this folder")] = Path("bench"),
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="number of processes")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="number of processes to run at once")] = 1,
     backend: Annotated[
         Literal["loky", "dask"], typer.Option(help="run on processes of this machine or on a Dask cluster")
     ] = "loky",
-    gradients: Annotated[int | None, typer.Option(help="budget of a fit, in gradients of single rows")] = None,
+    gradients: Annotated[
+        int | None, typer.Option(help="per-example gradient budget per fit (default: the task's)")
+    ] = None,
     seconds: options.Seconds = None,
-    no_tune: Annotated[bool, typer.Option("--no-tune", help="do not tune; use every method's defaults")] = False,
+    no_tune: Annotated[bool, typer.Option("--no-tune", help="do not tune: use every method's defaults")] = False,
     seed: options.Seed = 0,
     resume: Annotated[bool, typer.Option("--resume", help="continue with the results in the folder")] = False,
     list_: Annotated[bool, typer.Option("--list", help="list the suites and their tasks and exit")] = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Run methods on a suite of tasks, with one budget and one rule of tuning for all, and write a report."""
+    """Run methods on a suite of tasks, with the same budget and tuning rule for all, and write a report."""
     if list_:
         print(_listed())
         return
@@ -70,7 +72,7 @@ def bench(
 
 
 def _listed() -> str:
-    """The suites and their tasks, with what a fit may spend."""
+    """Return a table of the suites and their tasks, with the budget of a fit."""
     from tunbridge.core.tables import to_text
 
     suites = json.loads(_SUITES.read_text(encoding="utf-8"))
