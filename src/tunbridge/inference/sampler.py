@@ -1,4 +1,4 @@
-"""What samplers share: everything unknown as one vector, chains that start from the prior, draws kept in order."""
+"""The base class of samplers: all unknowns in one vector, chains started from the prior, draws kept in order."""
 
 import abc
 import dataclasses
@@ -23,21 +23,21 @@ from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run, Trace
 
 _INPUTS = 64
-"""How many rows of the data a posterior carries along to judge convergence by."""
+"""Number of data rows stored with a posterior, at which convergence of predictions is assessed."""
 
 
 class Info(NamedTuple):
-    """How a step went; NaN where a sampler does not know."""
+    """Statistics of one step; NaN for those that a sampler does not have."""
 
     result: Array
     log_density: Array
     acceptance: Array
-    """The probability with which the proposal is accepted, averaged over the trajectory."""
+    """The acceptance probability of the proposal, averaged over the trajectory."""
     divergent: Array
     energy: Array
-    """Potential and kinetic energy of the state reached."""
+    """Potential plus kinetic energy of the state reached."""
     gradients: Array
-    """How many gradients (or, without gradients, densities) it took."""
+    """Number of gradient evaluations (or of densities, for gradient-free samplers)."""
 
     @classmethod
     def of(
@@ -49,7 +49,7 @@ class Info(NamedTuple):
         gradients: Array | float,
         failure: Result = Result.NONFINITE_DENSITY,
     ) -> "Info":
-        """A step that failed if the density is not finite where it ends."""
+        """Return the statistics of a step, with `failure` as its result if the final log density is not finite."""
         result = jnp.where(jnp.isfinite(log_density), Result.SUCCESSFUL, failure)
         numbers = (jnp.asarray(number, log_density.dtype) for number in (acceptance, energy, gradients))
         acceptance, energy, gradients = numbers
@@ -58,51 +58,51 @@ class Info(NamedTuple):
 
 @by_shape
 def shapes(model: Model) -> Params:
-    """The shapes of everything unknown."""
+    """Return the shapes of all unknowns, as `Params` of ShapeDtypeStructs."""
     return jax.eval_shape(lambda x: model.sample_params(jax.random.key(0), x), model.example())
 
 
 def log_density(target: Target, batch: Data) -> Callable[[Array], Scalar]:
-    """The log density as a function of one vector."""
+    """Return the unnormalised log posterior on a batch, as a function of the vector of all unknowns."""
     like = shapes(target.model)
     return lambda position: target.log_density(unravel(like, position), batch)
 
 
 class Sampler(Iterative):
-    """A method whose steps leave the posterior as it is. Its state has a `position`: all unknowns in one vector."""
+    """A method whose steps leave the posterior invariant. Its state has a `position`: all unknowns in one vector."""
 
     run: Run = Run()
 
     @property
     def duration(self) -> Run:
-        """How long it runs."""
+        """The chains, warm-up and draws of a run."""
         return self.run
 
     @property
     @abc.abstractmethod
     def gradients_per_step(self) -> int | None:
-        """Gradients (or, without gradients, densities) of its rows that a step takes; None: not known beforehand."""
+        """Gradient (for gradient-free samplers, density) evaluations per step; None if not known beforehand."""
 
     def within(self, gradients: int, rows: int) -> Self:
-        """Chains share them."""
+        """Return the sampler with as many steps as the gradients allow, shared by its chains."""
         return dataclasses.replace(self, run=self.run.within(gradients, rows, self.gradients_per_step))
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """The mean over kept draws taken for all steps; NaN where nobody counted."""
-        stats = posterior.stats if isinstance(posterior, Chains) else {}
+        """Number of per-row gradients, the mean over kept draws standing for every step; NaN if not counted."""
+        stats = posterior.stats if isinstance(posterior, Chains | Recorded) else {}
         return float(steps * rows * np.mean(stats["gradients"])) if "gradients" in stats else float("nan")
 
     def start(self, key: Key, target: Target, batch: Data) -> Params:
-        """A draw from the prior."""
+        """Return a draw from the prior."""
         return target.model.sample_params(key, batch.x)
 
     @property
     def subsamples(self) -> bool:
-        """Whether a step may look at some of the rows only."""
+        """Whether steps may use minibatches."""
         return False
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
-        """Batches, where a step has to look at all rows; inputs to be kept at that the network cannot take."""
+        """Raise InputError for minibatches if steps need all rows, and for inputs in `Run.keep` that do not fit."""
         if not self.subsamples and (self.run.batch_size is not None or isinstance(data, Stream)):
             got = "a stream of batches" if isinstance(data, Stream) else f"batch_size={self.run.batch_size}"
             expected = "all rows at every step, which this sampler needs to be exact"
@@ -111,14 +111,14 @@ class Sampler(Iterative):
             model.check_inputs(jax.eval_shape(model.network.init, jax.random.key(0), model.example()), self.run.keep)
 
     def keep(self, target: Target, state: PyTree) -> PyTree:
-        """The position; or the outputs at the inputs of `Run.keep`, and the noise."""
+        """Return the position; with `Run.keep`, the outputs at its inputs and the noise instead."""
         if self.run.keep is None:
             return state.position
         params = unravel(shapes(target.model), state.position)
         return target.model.outputs(params, self.run.keep), params.noise
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Chains | Recorded:
-        """The draws of all chains, as many of each."""
+        """Return the draws of all chains, cut to the shortest; warns if there are reasons to doubt them."""
         num = min(len(jax.tree.leaves(trace.kept)[0]) for trace in traces)
         if num == 0:
             raise InputError(
@@ -126,7 +126,7 @@ class Sampler(Iterative):
                 f"one that was stopped after {traces[0].step} steps of warm-up",
                 "Give it more time, or resume it from its checkpoint.",
             )
-        kept = jax.tree.map(
+        draws = jax.tree.map(
             lambda *leaves: np.stack([np.asarray(leaf)[:num] for leaf in leaves]), *(t.kept for t in traces)
         )
         stats = {
@@ -139,17 +139,17 @@ class Sampler(Iterative):
         if num < self.run.draws:
             notes += (f"Stopped after {num} of {self.run.draws} draws per chain.",)
         if self.run.keep is not None:
-            outputs, noise = jax.device_put(kept)
+            outputs, noise = jax.device_put(draws)
             inputs = jnp.asarray(self.run.keep)
-            found: Chains | Recorded = Recorded(model, key, inputs, outputs, noise, known, notes=notes)
+            posterior: Chains | Recorded = Recorded(model, key, inputs, outputs, noise, known, notes=notes)
         else:
             rows = np.unique(np.linspace(0, data.num - 1, min(data.num, _INPUTS)).round().astype(int))
-            params, inputs = jax.device_put((unravel(shapes(model), kept), np.asarray(data.x)[rows]))
-            found = Chains(model, key, params, known, inputs, notes=notes)
-        if doubts := found.doubts():
+            params, inputs = jax.device_put((unravel(shapes(model), draws), np.asarray(data.x)[rows]))
+            posterior = Chains(model, key, params, known, inputs, notes=notes)
+        if doubts := posterior.doubts():
             warnings.warn(" ".join(doubts), ConvergenceWarning, stacklevel=4)
-        return found
+        return posterior
 
     def notes(self, traces: list[Trace]) -> tuple[str, ...]:
-        """What a reader should know of this run."""
+        """Remarks on this run, for the reader."""
         return ()

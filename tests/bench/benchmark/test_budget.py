@@ -3,8 +3,10 @@ import pytest
 
 import tunbridge as tb
 from bench_fakes import LeastSquares
+from toys import model
 from tunbridge.bench.benchmark.budget import Meter
 from tunbridge.core.names import METHODS
+from tunbridge.inference.recorded import Recorded
 from tunbridge.inference.sampler import Sampler
 from tunbridge.runtime.loop import BATCH, LEAST, Event
 
@@ -64,6 +66,12 @@ def test_gradients_that_were_spent_are_counted_by_the_method():
     assert tb.MAP().gradients_spent(10, None, 500) == 1280
     assert tb.MeanField(num_samples=3).gradients_spent(10, None, 50) == 1500
     assert np.isnan(tb.HMC().gradients_spent(10, None, 50))
+
+
+def test_gradients_are_counted_where_outputs_are_kept_in_place_of_weights(key):
+    outputs, inputs = np.zeros((2, 3, 4, 1), np.float32), np.zeros((4, 1), np.float32)
+    posterior = Recorded(model(), key, inputs, outputs, (), {"gradients": np.full((2, 3), 7.0)})
+    assert tb.HMC().gradients_spent(10, posterior, 50) == 10 * 7 * 50
 
 
 def test_other_methods_are_left_as_they_are():
