@@ -78,6 +78,15 @@ class StepSize(Module):
     def rescued(self, state: DynamicsState) -> bool:
         """Whether a chain was ever lost."""
 
+    def notes(self, states: list[DynamicsState], pace: str) -> tuple[str, ...]:
+        """Sentences on the step sizes of all chains, which follow a schedule described by `pace`."""
+        sizes = [float(self.of(state)) for state in states]
+        least, most = f"{min(sizes):.3g}", f"{max(sizes):.3g}"
+        notes: tuple[str, ...] = (f"Step size {least if least == most else f'{least} to {most}'}, {pace}",)
+        if any(self.rescued(state) for state in states):
+            notes += ("A chain was lost in warm-up and went on from an earlier place with smaller steps.",)
+        return notes
+
     @abc.abstractmethod
     def meetings(self, warmup: int) -> tuple[int, ...]:
         """Steps of warm-up after which chains meet."""
@@ -125,7 +134,7 @@ class GivenStep(StepSize):
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any
     ) -> tuple[Metric | None, Tuning | tuple[()], Array]:
         """As told."""
-        return sampler.found.metric(memory), (), factor * self.size
+        return sampler.metric.metric(memory), (), factor * self.size
 
     def adapts(self, state: DynamicsState) -> Array:
         """In warm-up."""
@@ -226,14 +235,14 @@ class MeasuredStep(StepSize):
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any
     ) -> tuple[Metric | None, Tuning | tuple[()], Array]:
         """Those of the descent while it lasts, then those that were found."""
-        tuned, found, dtype = _tuning(state), _metric(sampler, memory, gradient), gradient.dtype
+        tuned, sampling_metric, dtype = _tuning(state), _metric(sampler, memory, gradient), gradient.dtype
         size = factor * tuned.step_size
 
         def descend() -> tuple[Metric, Tuning, Array]:
             follows, metric = tuning.descent(tuned, gradient)
             return metric, follows, tuning.stride(state.motion.friction, state.step, state.warmup).astype(dtype)
 
-        return jax.lax.cond(tuned.descends, descend, lambda: (found, tuned, size.astype(dtype)))
+        return jax.lax.cond(tuned.descends, descend, lambda: (sampling_metric, tuned, size.astype(dtype)))
 
     def either(self, state: DynamicsState, plain: Callable[[], Any], corrected: Callable[[], Any]) -> Any:
         """Steps without correction in the descent."""
@@ -253,7 +262,7 @@ class MeasuredStep(StepSize):
         lost = adapts & tuning.lost(_tuning(state), state.position, log_density)
         tuned = tuning.slower(_tuning(state))
 
-        def back() -> DynamicsState:
+        def restore() -> DynamicsState:
             refuge: Refuge = tuned.refuge
             friction = jnp.asarray(sampler.damping, state.motion.friction.dtype)
             motion = Motion(refuge.position, jnp.zeros_like(refuge.position), friction, tuned.step_size)
@@ -266,8 +275,8 @@ class MeasuredStep(StepSize):
                 heat=jnp.ones_like(state.heat),
             )
 
-        found = jax.lax.cond(lost, back, lambda: state)
-        return found, jnp.where(lost, jnp.finfo(log_density.dtype).min, log_density)
+        next_state = jax.lax.cond(lost, restore, lambda: state)
+        return next_state, jnp.where(lost, jnp.finfo(log_density.dtype).min, log_density)
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
         """When chains agree on a metric and a step size."""
@@ -276,7 +285,7 @@ class MeasuredStep(StepSize):
     def report(self, sampler: "StochasticGradient", state: DynamicsState) -> Report:
         """What was measured at the last meeting, and what the preconditioner gathered since."""
         tuned = _tuning(state)
-        return Report(tuned.measured, jnp.log(tuned.step_size), tuned.caution, sampler.found.report(state.metric))
+        return Report(tuned.measured, jnp.log(tuned.step_size), tuned.caution, sampler.metric.report(state.metric))
 
     def meet(
         self, sampler: "StochasticGradient", key: Key, target: Target, state: DynamicsState, batch: Data, reports: Any
@@ -286,7 +295,7 @@ class MeasuredStep(StepSize):
         tuned, position = _tuning(state), state.position
         last = tuned.left == 1
         pooled = Measured(*(jnp.mean(part, axis=0) for part in reports.measured))
-        gathered = sampler.found.meet(state.metric, reports.gathered)
+        gathered = sampler.metric.meet(state.metric, reports.gathered)
         memory = jax.tree.map(lambda new, old: jnp.where(last, old, new), gathered, state.metric)
         metric = _metric(sampler, memory, position)
         measured = tuning.measure(key_curvature, target, sampler.gradient, state.anchor, position, batch, metric)
@@ -298,8 +307,8 @@ class MeasuredStep(StepSize):
         size = size.astype(position.dtype)
         refuge = Refuge(position, memory, state.anchor, state.noise)
         tuned = tuned._replace(step_size=size, measured=chosen, left=tuned.left - 1, refuge=refuge, caution=caution)
-        shake = shaken(metric, normal(key_momentum, position.shape, position.dtype))
-        motion = Motion(position, shake / jnp.sqrt(size), jnp.asarray(sampler.damping, position.dtype), size)
+        noise = shaken(metric, normal(key_momentum, position.shape, position.dtype))
+        motion = Motion(position, noise / jnp.sqrt(size), jnp.asarray(sampler.damping, position.dtype), size)
         return state._replace(motion=motion, metric=memory, tuning=tuned)
 
     def rescued(self, state: DynamicsState) -> bool:
@@ -312,5 +321,5 @@ def _tuning(state: DynamicsState) -> Tuning:
 
 
 def _metric(sampler: "StochasticGradient", memory: PyTree, like: Array) -> Metric:
-    found = sampler.found.metric(memory)
-    return Metric(jnp.ones_like(like), jnp.ones_like(like)) if found is None else found
+    metric = sampler.metric.metric(memory)
+    return Metric(jnp.ones_like(like), jnp.ones_like(like)) if metric is None else metric

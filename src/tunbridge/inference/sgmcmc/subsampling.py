@@ -23,7 +23,7 @@ __all__ = ["SVRG", "ControlVariate", "Estimator", "Plain", "Slope"]
 
 
 class Slope(NamedTuple):
-    """An estimate."""
+    """An estimate of the log density, and of its gradient."""
 
     log_density: Array
     gradient: Array
@@ -31,31 +31,31 @@ class Slope(NamedTuple):
 
 
 class Estimator(Module):
-    """How a batch is turned into a gradient."""
+    """An estimator of the gradient of the log posterior from a batch."""
 
     def settled(self, model: Model, data: Data | Stream, epoch: int, key: Key, options: Options) -> "Estimator":
-        """The estimator with what it needs of all rows, bound to the model, of which `epoch` batches are an epoch."""
+        """The estimator bound to the model, with what it needs from all rows; `epoch` batches make an epoch."""
         return self
 
     def begin(self, target: Target, position: Array) -> PyTree:
-        """What it remembers before the first step."""
+        """Memory before the first step."""
         return ()
 
     def follow(self, target: Target, memory: PyTree, position: Array, step: Array) -> PyTree:
-        """What it remembers before a step."""
+        """Memory before a step."""
         return memory
 
     @abc.abstractmethod
     def slope(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Slope:
-        """The estimate."""
+        """Estimate of the log density and its gradient from a batch."""
 
 
-def _slope(target: Target, position: Array, batch: Data) -> Slope:
+def _estimate(target: Target, position: Array, batch: Data) -> Slope:
     value, gradient = jax.value_and_grad(target.log_density)(unravel(shapes(target.model), position), batch)
     return Slope(value, ravel(gradient))
 
 
-def _likelihood_slope(target: Target, position: Array, batch: Data) -> Slope:
+def _likelihood_estimate(target: Target, position: Array, batch: Data) -> Slope:
     def tempered(params: Params) -> Array:
         return target.log_likelihood(params, batch) / target.temperature
 
@@ -67,12 +67,12 @@ class Plain(Estimator):
     r""":math:`\frac{N}{n} \sum_{i \in \text{batch}} \nabla \log p(y_i \mid w) + \nabla \log p(w)`."""
 
     def slope(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Slope:
-        """The estimate."""
-        return _slope(target, position, batch)
+        """Estimate of the log density and its gradient from a batch."""
+        return _estimate(target, position, batch)
 
 
 class Anchor(NamedTuple):
-    """A place where the gradient of all rows is known."""
+    """A position at which the gradient of all rows is known."""
 
     position: Array
     log_likelihood: Array
@@ -80,38 +80,38 @@ class Anchor(NamedTuple):
 
 
 def _anchored(target: Target, anchor: Anchor, position: Array, batch: Data) -> Slope:
-    """The batch tells how far the gradient is from that at the anchor."""
-    here, there = _slope(target, position, batch), _likelihood_slope(target, anchor.position, batch)
+    """The gradient of all rows at the anchor, plus its change since then as estimated from the batch."""
+    here, there = _estimate(target, position, batch), _likelihood_estimate(target, anchor.position, batch)
     value = here.log_density + (anchor.log_likelihood - there.log_density)
     return Slope(value, here.gradient + (anchor.gradient - there.gradient))
 
 
 @jax.jit
 def _anchor_at(target: Target, rows: Everything, position: Array) -> Anchor:
-    value, gradient = rows.slope(target, unravel(shapes(target.model), position))
+    value, gradient = rows.gradient(target, unravel(shapes(target.model), position))
     return Anchor(position, value, ravel(gradient))
 
 
 class ControlVariate(Estimator):
-    r"""The gradient of all rows at a point near the mode, and by the batch how it has changed :cite:p:`baker2019cv`.
+    r"""The gradient of all rows at a point near the mode, plus a batch estimate of its change :cite:p:`baker2019cv`.
 
     .. math::
 
         \nabla \log p(w) + \sum_{i=1}^N \nabla \ell_i(\hat w)
         + \frac{N}{n} \sum_{i \in \text{batch}} \big( \nabla \ell_i(w) - \nabla \ell_i(\hat w) \big)
 
-    Its noise falls with the distance from :math:`\hat w`: it serves posteriors with one mode and many rows. A network's
-    chain goes far away, where it may be noisier than `Plain`. A step costs two gradients.
+    Its noise falls with the distance from :math:`\hat w`: it suits posteriors with one mode and many rows. A network's
+    chain moves far away, where it may be noisier than `Plain`. A step costs two gradients.
 
     Parameters
     ----------
     point
-        How :math:`\hat w` is found: a `tunbridge.MAP`. A posterior given as ``fit(init=)`` takes its place.
+        How :math:`\hat w` is found: a `tunbridge.MAP`. A posterior given as ``fit(init=)`` replaces it.
     """
 
     point: MAP | None = MAP()
     anchor: PyTree = None
-    """Found by `fit`."""
+    """Set by `fit`."""
 
     def settled(self, model: Model, data: Data | Stream, epoch: int, key: Key, options: Options) -> "ControlVariate":
         """Find the anchor and the gradient of all rows there."""
@@ -123,13 +123,13 @@ class ControlVariate(Estimator):
             params = init
         else:
             assert self.point is not None
-            (found,) = self.point.posteriors(model, data, key, 1, options.within("point"))
-            params = jax.tree.map(lambda leaf: leaf[0], found.starts(key, 1))
+            (posterior,) = self.point.posteriors(model, data, key, 1, options.within("point"))
+            params = jax.tree.map(lambda leaf: leaf[0], posterior.starts(key, 1))
         target = Target(model, float(rows.num))
         return dataclasses.replace(self, point=None, anchor=_anchor_at(target, rows, ravel(params)))
 
     def slope(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Slope:
-        """The estimate."""
+        """Estimate of the log density and its gradient from a batch."""
         anchor = self.anchor._replace(
             log_likelihood=self.anchor.log_likelihood / target.temperature,
             gradient=self.anchor.gradient / target.temperature,
@@ -142,33 +142,33 @@ def _every(steps: Count | None) -> Any:
 
 
 class SVRG(Estimator):
-    """`ControlVariate` with an anchor that is moved to where the chain is, every so many steps :cite:p:`dubey2016svrg`.
+    """`ControlVariate` with an anchor that is moved to the chain's position at intervals :cite:p:`dubey2016svrg`.
 
-    Each move costs a gradient of all rows, each step two of a batch.
+    Each move of the anchor costs a gradient of all rows, each step two gradients of a batch.
 
     Parameters
     ----------
     every
-        Steps between moves; None is two epochs.
+        Number of steps between moves; None is two epochs.
     """
 
     every: Any = eqx.field(default=None, converter=_every)
     rows: Any = None
-    """Found by `fit`."""
+    """Set by `fit`."""
 
     def settled(self, model: Model, data: Data | Stream, epoch: int, key: Key, options: Options) -> "SVRG":
-        """Take all rows along."""
+        """The estimator with all rows, and with its number of steps between moves."""
         every = 2 * epoch if self.every is None else self.every
         return SVRG(every, Everything.of(data, "SVRG"))
 
     def begin(self, target: Target, position: Array) -> Anchor:
-        """An anchor where the chain starts."""
+        """Anchor at the chain's start."""
         return _anchor_at(target, self.rows, position)
 
     def follow(self, target: Target, memory: Anchor, position: Array, step: Array) -> Anchor:
-        """An anchor where the chain is, if it is time."""
+        """Anchor at the chain's position if a move is due, else the old one."""
         return jax.lax.cond(step % self.every == 0, lambda: _anchor_at(target, self.rows, position), lambda: memory)
 
     def slope(self, target: Target, memory: Anchor, position: Array, batch: Data) -> Slope:
-        """The estimate."""
+        """Estimate of the log density and its gradient from a batch."""
         return _anchored(target, memory, position, batch)
