@@ -1,12 +1,12 @@
-"""Models chosen by evidence: architectures, prior scales and noise, and the number of units that made the data.
+"""Model choice by evidence: architectures, prior scales and noise, and the true number of units in simulations.
 
     TUNBRIDGE_DATA=FOLDER python benchmarks/architectures.py rank --jobs 16      evidence and test NLL of architectures
-    TUNBRIDGE_DATA=FOLDER python benchmarks/architectures.py hyper --jobs 16     ways to find prior scale and noise
-    python benchmarks/architectures.py simulate --jobs 16                        the posterior of the number of units
-    -> benchmarks/results/architectures.json
+    TUNBRIDGE_DATA=FOLDER python benchmarks/architectures.py hyper --jobs 16     ways to choose prior scale and noise
+    python benchmarks/architectures.py simulate --jobs 16                        the posterior of the number of units ->
+    benchmarks/results/architectures.json
 
-FOLDER holds the tables uci/*.npz. A row is written as soon as it is there, and not measured again; `--quick` tries the
-script on little.
+FOLDER holds the tables uci/*.npz. A row is written as soon as it is measured, and is not measured again; `--quick` is a
+short trial of the script.
 """
 
 import argparse
@@ -56,7 +56,7 @@ UNITS, TRUE, NUM, NOISE = range(1, 9), 3, 200, 0.05
 
 
 def table(name, split):
-    """Training and test rows, (x, y) each: nine tenths of those from FOLDER by their own splits, else seven."""
+    """Training and test rows, (x, y) each: nine to one by the own splits of tables from FOLDER, else seven to three."""
     if name in BUNDLED:
         x, y = BUNDLED[name](return_X_y=True)
         stratify = y if y.dtype.kind == "i" else None
@@ -68,7 +68,7 @@ def table(name, split):
 
 
 def likelihood(y):
-    """By what y is."""
+    """Default likelihood for classes or for numbers, by the type of y."""
     return defaults.of_classes(len(np.unique(y))) if y.dtype.kind == "i" else defaults.of_numbers()
 
 
@@ -87,14 +87,14 @@ def architecture(name, label, starts):
 
 
 def at(gaussian):
-    """Where noise and scales ended, the first of each."""
+    """The fitted noise and prior scale, the first of each if there are several."""
     noise, scales = (jax.tree.leaves(tree) for tree in (gaussian.params.noise, gaussian.params.scales))
     named = {"noise": noise, "scale": scales}
     return {name: float(np.exp(np.ravel(leaves[0])[0])) for name, leaves in named.items() if leaves}
 
 
 def correlations(rows):
-    """Of evidence and test log score: of each split, and of the means over splits."""
+    """Rank correlations of evidence and test log score: for each split, and for the means over splits."""
     found = []
     for name in dict.fromkeys(row["data"] for row in rows):
         of = [row for row in rows if row["data"] == name]
@@ -112,12 +112,12 @@ def correlations(rows):
 
 
 def layered(layers):
-    """A scale a layer, weights and biases apart."""
+    """A prior with one scale per layer, separately for weights and biases."""
     return ByPath({f"layers/{i}/{kind}": defaults.prior() for i in range(layers) for kind in ("weight", "bias")})
 
 
 def hyper(name, split):
-    """Test NLL with prior scale and noise found in each way, on a network of 50 tanh units."""
+    """Test NLL with prior scale and noise chosen in each way, on a network of 50 tanh units."""
     train, test = table(name, split)
     network, key = tb.networks.MLP((50,)), jax.random.key(split)
 
@@ -155,7 +155,7 @@ def hyper(name, split):
 
 
 def by_folds(model, train, key):
-    """The scale of the best log score of rows held out in turn, by MAP with noise from held-out residuals."""
+    """The prior scale with the best cross-validated log score, by MAP with noise from held-out residuals."""
     x, y = train
     scores = []
     for scale in SCALES:
@@ -168,14 +168,14 @@ def by_folds(model, train, key):
 
 
 def means(rows):
-    """The test NLL of each way on each table, over the splits."""
+    """Mean test NLL of each way on each table, over the splits."""
     pairs = dict.fromkeys((row["data"], row["way"]) for row in rows)
     scores = {pair: [row["NLL"] for row in rows if (row["data"], row["way"]) == pair] for pair in pairs}
     return [{"data": name, "way": way, "NLL": float(np.mean(scores[name, way]))} for name, way in pairs]
 
 
 def simulated(number, num):
-    """Rows of a network of three tanh units whose steps lie apart."""
+    """Rows simulated from a network of three tanh units whose steps are well separated."""
     rng = np.random.default_rng(number)
     centres = np.linspace(-2.0, 2.0, TRUE) + rng.uniform(-0.3, 0.3, TRUE)
     slopes, heights = rng.uniform(1.5, 4.0, TRUE), rng.uniform(0.7, 1.5, TRUE) * rng.choice([-1.0, 1.0], TRUE)
@@ -185,7 +185,7 @@ def simulated(number, num):
 
 
 def units(number, m, starts):
-    """Evidence, leave-one-out score and test NLL of m units on a simulation."""
+    """Evidence, leave-one-out score and test NLL of m units on one simulated data set."""
     x, y = simulated(number, NUM + 1000)
     train, test = (x[:NUM], y[:NUM]), (x[NUM:], y[NUM:])
     wide = Normal(dist.LogNormal(0.5, 1.0))
@@ -209,7 +209,7 @@ def left_out(fitted, x, y):
 
 
 def peaks(rows):
-    """Which number of units each judge chooses, by simulation."""
+    """The number of units that each criterion chooses, per simulated data set."""
     found = []
     for number in sorted({row["simulation"] for row in rows}):
         of = sorted((row for row in rows if row["simulation"] == number), key=lambda row: row["units"])
@@ -228,13 +228,13 @@ def peaks(rows):
 
 
 class Study:
-    """A kind of task: its arguments, what tells a row's task, and what is said of all rows."""
+    """A kind of task: its arguments, the columns that identify a row's task, and the summary of all rows."""
 
     def __init__(self, measure, tasks, names, told):
         self.measure, self.tasks, self.names, self.told = measure, tasks, names, told
 
     def left(self, rows):
-        """Tasks without rows."""
+        """The tasks that have no rows yet."""
         done = {tuple(row[name] for name in self.names) for row in rows}
         return [task for task in self.tasks if task not in done]
 
@@ -257,13 +257,13 @@ STUDIES = {
 
 
 def alone(cores):
-    """A worker keeps to one core, and says nothing of modes that are not quite reached: rows have their decrement."""
+    """Pin a worker to one core, and silence warnings of unconverged modes: each row records its Newton decrement."""
     os.sched_setaffinity(0, {cores.get()})
     warnings.simplefilter("ignore", tb.ConvergenceWarning)
 
 
 def main(what, jobs, starts, only, quick):
-    """Measure what is missing, each task in a process, and write after each."""
+    """Measure the missing tasks, each in a process, and write the file after each."""
     study, figures = STUDIES[what], {}
     if OUT.exists():
         figures = {name: part for name, part in json.loads(OUT.read_text()).items() if name != "machine"}
@@ -293,7 +293,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("what", choices=STUDIES)
     parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--starts", type=int, default=2, help="fits of each model; the largest evidence is kept")
-    parser.add_argument("--only", nargs="*", default=(), help="these tables, or numbers of simulations")
-    parser.add_argument("--quick", action="store_true", help="two tasks, and nothing written")
+    parser.add_argument("--starts", type=int, default=2, help="fits per model, of which the best is kept (default: 2)")
+    parser.add_argument("--only", nargs="*", default=(), help="tables or simulation numbers (default: all)")
+    parser.add_argument("--quick", action="store_true", help="run two tasks and write nothing")
     main(**vars(parser.parse_args()))

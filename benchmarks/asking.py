@@ -1,4 +1,4 @@
-"""A peer in a Python of its own, which answers one case at a time so that rounds can take turns."""
+"""Run a peer package in its own Python process, one case at a time, so that both sides can be timed in turn."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @contextmanager
 def peer(python, script, made):
-    """The versions of a script of this folder, and a function that has a case timed; `made` holds the arrays."""
+    """The versions of a peer script of this folder, and a function that times one case; `made` is a file of arrays."""
     command = [python, "-W", "ignore", str(Path(__file__).parent / script), str(made)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
 

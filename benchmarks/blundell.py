@@ -4,20 +4,20 @@
         [--rows sgd dropout gaussian mixture] [--seeds N] [--by NAME:STEP ...] [--kl NAME ...] [--rho R ...]
         [--pi P ...] [--sigma1 S ...] [--sigma2 S ...] [--tuned FILE] [--limit N] [--minutes M] [--keep FOLDER]
 
-FOLDER has mnist.npz. 50,000 images to learn from (the first), 10,000 to choose on, 10,000 to be judged on; pixels /
-126, two hidden relu layers, minibatches of 128. A command is a grid: each combination of what its flags list is fitted
-once and written to FILE as soon as it is done; what FILE has already is not fitted again. All seeds of a combination
+FOLDER has mnist.npz: the first 50,000 images for training, 10,000 for validation, 10,000 for testing; pixels / 126, two
+hidden relu layers, minibatches of 128. A command is a grid: each combination of the values of its flags is fitted once
+and written to FILE as soon as it is done; combinations already in FILE are not fitted again. All seeds of a combination
 are fitted at once. The paper's figures are printed beside ours. Flags, several values each:
 
 --by       optimiser and step size. Losses are divided by the rows N, so a step size of the paper, whose loss is a
            minibatch's sum, is 128 times as large here: its 1e-3, 1e-4, 1e-5 are sgd:0.128, sgd:0.0128, sgd:0.00128.
-           adam forgets squared slopes within 100 steps, adam999 within 1,000; momentum is 0.9.
---kl       uniform, geometric, tempered:FACTOR (cold below 1), or mean: the KL divided by the number of weights.
---rho      where rho begins, sigma = log(1 + exp(rho)); "measured" takes sigma from the curvature.
---sigma1   x for exp(-x): the wide part of the mixture, and the scale of the normal prior. --sigma2: the narrow part.
+           adam averages squared gradients over 100 steps, adam999 over 1,000; momentum is 0.9. --kl       uniform,
+           geometric, tempered:FACTOR (cold below 1), or mean: the KL divided by the number of weights. --rho
+           initial rho, sigma = log(1 + exp(rho)); "measured" takes sigma from the curvature. --sigma1   x for exp(-x):
+           the wide part of the mixture, and the scale of the normal prior. --sigma2: the narrow part.
 
-The test error of Bayes by Backprop is that of the mean of 10 draws and that of the mean weights; of dropout the same,
-its mean network having weights times (1 - rate). Weights are pruned by |mu| / sigma or |mu|, all layers and biases
+The test errors of Bayes by Backprop are those of the mean of 10 draws and of the mean weights; the same for dropout,
+whose mean network has the weights times (1 - rate). Weights are pruned by |mu| / sigma or |mu|, all layers and biases
 together. Decibels are 20 log10 |mu| / sigma.
 """
 
@@ -47,7 +47,7 @@ PAPER = {
     "mixture": {400: 1.36, 800: 1.34, 1200: 1.32},
 }
 PAPER_PRUNED = (1.24, 1.24, 1.24, 1.29, 1.39)
-"""Of the mixture, 1200 units."""
+"""The paper's test errors of the mixture with 1200 units after pruning."""
 BY = {"sgd": "sgd:0.1", "dropout": "adam:0.001", "gaussian": "adam:0.001", "mixture": "adam:0.001"}
 TRIED = {
     "sgd": ("sgd:0.1", "sgd:0.03", "momentum:0.03", "momentum:0.01", "adam:0.001", "adam:0.0003"),
@@ -82,7 +82,7 @@ DECAYS = {"cosine": tb.schedules.Cosine(), "constant": tb.schedules.Constant()}
 
 
 class Setting(NamedTuple):
-    """One fit of all seeds; what does not concern a row is None there."""
+    """One fit of all seeds; settings that do not apply to a row are None."""
 
     row: str
     units: int
@@ -132,7 +132,7 @@ class Setting(NamedTuple):
 
 
 class Images(NamedTuple):
-    """Pixels and classes to learn from, to choose on, to be judged on."""
+    """Pixels and classes for training, validation and testing."""
 
     train: tuple[np.ndarray, np.ndarray]
     valid: tuple[np.ndarray, np.ndarray]
@@ -140,7 +140,7 @@ class Images(NamedTuple):
 
 
 def images(limit: int | None) -> Images:
-    """The first `limit` of each part."""
+    """Images of which only the first `limit` of each part are kept."""
     file = np.load(Path(os.environ.get("TUNBRIDGE_DATA", ".")) / "mnist.npz")
 
     def part(name: str, rows: slice) -> tuple[np.ndarray, np.ndarray]:
@@ -151,7 +151,7 @@ def images(limit: int | None) -> Images:
 
 
 def networks(posterior: Any, row: str, key: Any) -> dict[str, Any]:
-    """Stacked parameters by the way of predicting."""
+    """Stacked parameters for each way of predicting."""
     if row == "sgd":
         return {"mean": posterior.sample(key, 1)}
     if row == "dropout":
@@ -164,7 +164,7 @@ def networks(posterior: Any, row: str, key: Any) -> dict[str, Any]:
 
 
 def judged(setting: Setting, posterior: Any, parts: Images) -> dict[str, Any]:
-    """Everything that is written of one posterior."""
+    """All recorded figures of one posterior."""
     ways = networks(posterior, setting.row, jax.random.key(1))
     found: dict[str, Any] = {
         name: {how: scores(posterior.model, params, getattr(parts, name)) for how, params in ways.items()}
@@ -178,7 +178,7 @@ def judged(setting: Setting, posterior: Any, parts: Images) -> dict[str, Any]:
 
 
 def fitted(setting: Setting, parts: Images, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """A record a seed."""
+    """Fit a setting, and return one record per seed."""
     network = tb.networks.MLP((setting.units, setting.units), "relu", outputs=CLASSES)
     model = tb.Model(network, setting.prior(), tb.likelihoods.Categorical(CLASSES))
     method = setting.method(len(parts.train[0]))
@@ -203,7 +203,7 @@ def fitted(setting: Setting, parts: Images, options: argparse.Namespace) -> list
 
 
 def line(record: dict[str, Any]) -> str:
-    """One record on one line."""
+    """One record as a line of text."""
     setting = {name: value for name, value in record["setting"].items() if value is not None}
     row, units = setting.pop("row"), setting.pop("units")
     errors = ", ".join(
@@ -235,7 +235,7 @@ def pruned_table(record: dict[str, Any]) -> str:
 
 
 def grid(options: argparse.Namespace) -> list[Setting]:
-    """Every combination; of a row only what concerns it."""
+    """Every combination of the flags, with only the settings that apply to its row."""
     best = tuned(options.tuned) if options.tuned else {}
     found = []
     for units, row in itertools.product(options.units, options.rows):
@@ -253,7 +253,7 @@ def grid(options: argparse.Namespace) -> list[Setting]:
 
 
 def tuned(path: str) -> dict[str, Setting]:
-    """Of each row the setting with the least validation error, over its seeds, whatever the units and epochs."""
+    """For each row the setting with the lowest mean validation error over its seeds, whatever the units and epochs."""
     errors: dict[Setting, list[float]] = {}
     for record in json.loads(Path(path).read_text())["records"]:
         ways = record["valid"]
@@ -263,7 +263,7 @@ def tuned(path: str) -> dict[str, Setting]:
 
 
 def run(options: argparse.Namespace) -> None:
-    """The grid, but for what the file has."""
+    """Fit the combinations of the grid that the file does not have."""
     path = Path(options.out)
     records = json.loads(path.read_text())["records"] if path.exists() else []
     parts, until = images(options.limit), time.time() + 60 * options.minutes
@@ -304,14 +304,14 @@ def main() -> None:
         command.add_argument("--decay", nargs="+", choices=list(DECAYS), default=["cosine"])
         command.add_argument("--kl", nargs="+", default=given.get("kl", ["uniform"]))
         command.add_argument("--rho", nargs="+", type=rho, default=given.get("rho", [None]))
-        command.add_argument("--samples", nargs="+", type=int, default=[1], help="draws a step")
+        command.add_argument("--samples", nargs="+", type=int, default=[1], help="draws per step (default: 1)")
         command.add_argument("--pi", nargs="+", type=float, default=[0.5])
         command.add_argument("--sigma1", nargs="+", type=float, default=[1.0])
         command.add_argument("--sigma2", nargs="+", type=float, default=[6.0])
-        command.add_argument("--tuned", help="a file of `tune`, whose best settings are taken")
+        command.add_argument("--tuned", help="file of `tune` from which the best settings are taken")
         command.add_argument("--limit", type=int)
-        command.add_argument("--minutes", type=float, default=1e6, help="begin no fit after that time")
-        command.add_argument("--keep", help="a folder for the posteriors")
+        command.add_argument("--minutes", type=float, default=1e6, help="start no fit after this many minutes")
+        command.add_argument("--keep", help="folder in which to save the posteriors")
         command.add_argument("--out", default="blundell.json")
     run(parser.parse_args())
 

@@ -1,24 +1,24 @@
-"""CIFAR-10: a ResNet-20 by many methods beside predictions of full-batch HMC, and three networks by SGHMC; GPU.
+"""CIFAR-10: a ResNet-20 by many methods against predictions of full-batch HMC, and three networks by SGHMC; GPU.
 
     TUNBRIDGE_DATA=FOLDER python benchmarks/cifar10.py ROW [--key K] [--validate] [--scale S] [--epochs E]
         [--reference FILE] [--work FOLDER] [--out FILE] [--small] [--batch B] [--chains C] [--again]
     -> benchmarks/results/cifar10.json; a row replaces its own entry
 
-ROW is one of `cifar10_rows.ROWS`, or "all" for those that the file has not. FOLDER holds CIFAR-10; images are
-normalised and never augmented, the temperature is 1. All 50,000 training images are learnt from and the 10,000 test
-images judged on; agreement and total variation are taken at those of them that the reference has (`index`, `probs`).
+ROW is one of `cifar10_rows.ROWS`, or "all" for those that are not in the file. FOLDER holds CIFAR-10; images are
+normalised and never augmented, the temperature is 1. Methods are trained on all 50,000 training images and scored on
+the 10,000 test images; agreement and total variation use the test images that the reference has (`index`, `probs`).
 
---validate   learns from the first 45,000 training images and judges on the last 5,000: what settings are chosen by.
---epochs     of this row instead of its own; --scale multiplies those of every row, and those of its cycles.
---batch      images a step, and --chains of a sampler or networks it starts from: else the row's own.
---reference  cifar10_hmc_probs_half.npz in FOLDER unless told; without it there is no agreement and total variation.
---work       keeps a folder a row, from which a killed run goes on, and ROW-keyK.npz: probabilities, and 12 examples.
---small      tries the script: tiny networks on 200 made-up images of 8 x 8, a twentieth of the epochs.
---again      judges a row anew even if the file has it; remove its folder to fit it anew.
+--validate   trains on the first 45,000 training images and scores on the last 5,000, to choose settings. --epochs
+replaces the epochs of this row; --scale multiplies those of every row and of its cycles. --batch      images per step;
+--chains: chains of a sampler, or networks it starts from. Defaults are the row's own. --reference
+by default cifar10_hmc_probs_half.npz in FOLDER; without it agreement and total variation are left out. --work keeps one
+folder per row, from which a killed run resumes, and ROW-keyK.npz: probabilities, and 12 examples. --small a trial of
+the script: tiny networks on 200 synthetic images of 8 x 8, a twentieth of the epochs. --again      scores a row again
+even if the file has it; remove its folder to fit it again.
 
-Rows may be made side by side, each by a process of its own. Seconds are of the whole fit, compilation included, and of
-the fit that it starts from. The ECE has 20 bins with as many images each. A curve is of the mean of the draws so far,
-all chains together.
+Rows may be run side by side, each in its own process. Seconds are for the whole fit, including compilation and the fit
+that it starts from. The ECE has 20 bins with equally many images each. A curve gives the scores of the mean of the
+draws so far, pooled over chains.
 """
 
 import argparse
@@ -44,12 +44,12 @@ import tunbridge as tb
 from tunbridge.inference.mixing import TEMPERATURE
 
 POINTS = 16
-"""Of a curve."""
+"""Number of points of a curve."""
 SMALL_SCALE, SMALL_BATCH = 0.05, 50
 
 
 class Clock:
-    """A callback that notes when each lane had done how many steps; a resumed run goes on counting."""
+    """A callback that records when each lane reached each step count; a resumed run continues the record."""
 
     def __init__(self, path: Path):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ class Clock:
             self.before, self.ended = self.course[-1][0], True
 
     def when(self, step: int) -> float:
-        """Seconds until every lane had done so many steps."""
+        """Seconds until every lane had done `step` steps."""
         lanes = {lane for _, _, lane in self.course if lane >= 0}
         reached = [[took for took, done, who in self.course if who == lane and done >= step] for lane in lanes]
         return max(min(times, default=self.seconds) for times in reached)
@@ -84,7 +84,7 @@ class Clock:
 
 
 class Fit(NamedTuple):
-    """A posterior, what made it, and its clock; `before` are the seconds of what it started from."""
+    """A posterior, its method and its clock; `before` is the time in seconds of the fit it started from."""
 
     posterior: Any
     method: Any
@@ -106,7 +106,7 @@ def budget(data: Problem, options: argparse.Namespace) -> Budget:
 
 
 def epochs(name: str, options: argparse.Namespace) -> float:
-    """Of the row that was asked for, as told; of one that it starts from, its own."""
+    """The epochs of a row: the value of --epochs for the requested row, else the row's own."""
     return options.epochs if options.epochs and name == options.row else ROWS[name].epochs
 
 
@@ -115,13 +115,13 @@ def probabilities(name: str, options: argparse.Namespace) -> Path:
 
 
 def folder(name: str, data: Problem, options: argparse.Namespace) -> Path:
-    """Where a run with these settings is saved."""
+    """The folder of a run with these settings."""
     digest = hashlib.sha256(json.dumps(settings(name, data, options)).encode()).hexdigest()
     return probabilities(name, options).with_suffix("") / digest[:8]
 
 
 def fitted(name: str, data: Problem, options: argparse.Namespace) -> Fit:
-    """The posterior of a row; of a run that has ended before, what it left."""
+    """The posterior of a row, resumed or read from its folder if a run is saved there."""
     place = folder(name, data, options)
     place.mkdir(parents=True, exist_ok=True)
     with held(place / "run"):
@@ -150,7 +150,7 @@ def _fitted(name: str, place: Path, data: Problem, options: argparse.Namespace) 
 
 
 def curve(fit: Fit, functions: np.ndarray, data: Problem, epoch: int) -> dict[str, list[float]]:
-    """Scores of the mean of the first draws of all chains, and when they were there."""
+    """Scores of the mean of the first draws of all chains, with the seconds and epochs they took."""
     run = fit.method.run
     after = run.thin * (1 + np.arange(run.draws))
     steps = run.warmup + after[fit.method.schedule.samples(after - 1)]
@@ -166,7 +166,7 @@ def curve(fit: Fit, functions: np.ndarray, data: Problem, epoch: int) -> dict[st
 
 
 def by_chains(functions: np.ndarray, data: Problem) -> dict[str, list[float]]:
-    """Scores of the mean of the draws of the first chains."""
+    """Scores of the mean of all draws, by the number of chains."""
     found: dict[str, list[float]] = {}
     for num in range(1, len(functions) + 1):
         for what, value in {"chains": num, **scores(functions[:num].mean((0, 1)), data)}.items():
@@ -179,7 +179,7 @@ def entropy(probs: np.ndarray) -> float:
 
 
 def spread(functions: np.ndarray, data: Problem) -> dict[str, float]:
-    """What a draw alone is worth, and total variations: of chains from each other, of the halves of each chain."""
+    """Scores of single draws, and total variation between chains and between the halves of each chain."""
     y, means, cut = np.asarray(data.judged.y), functions.mean(1), functions.shape[1] // 2
     mean = means.mean(0)
     alone = np.take_along_axis(functions, y[None, None, :, None], -1)
@@ -198,7 +198,7 @@ def spread(functions: np.ndarray, data: Problem) -> dict[str, float]:
 
 
 def judged(name: str, fit: Fit, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    """Everything that is written of a row, and its probabilities to the folder."""
+    """All recorded figures of a row; its probabilities are saved to the folder."""
     epoch = budget(data, options).epoch
     found: dict[str, Any] = {"seconds": fit.seconds, "steps": steps(fit.method), "epochs": steps(fit.method) / epoch}
     kept: dict[str, Any] = {}
@@ -226,14 +226,14 @@ def judged(name: str, fit: Fit, data: Problem, options: argparse.Namespace) -> d
 
 
 def steps(method: Any) -> int:
-    """Of a chain or a member; none where a method only looks at what it started from."""
+    """Steps per chain or member; zero for a method that only uses the fit it starts from."""
     if isinstance(method, tb.Ensemble):
         return steps(method.method)
     return 0 if isinstance(method, tb.Laplace) else method.duration.plan().steps
 
 
 def settings(name: str, data: Problem, options: argparse.Namespace) -> dict[str, Any]:
-    """What an entry is made with: it is made anew if any of it differs."""
+    """The settings of an entry; it is made again if any of them differ."""
     row = ROWS[name]
     parts = {"method": row.method(budget(data, options), epochs(name, options)), "model": row.model(options.small)}
     spent = budget(data, options)
@@ -249,14 +249,14 @@ def done(path: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Others who write to the file wait."""
+    """Hold an exclusive lock on `path`; other processes that write to it wait."""
     with open(path.with_suffix(".lock"), "w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def one(name: str, data: Problem, options: argparse.Namespace) -> None:
-    """Fit and judge a row, unless the file has it with the same settings, and put it into the file."""
+    """Fit and score a row, unless the file has it with the same settings, and write it to the file."""
     path, key = Path(options.out).resolve(), str(options.key)
     data = data.flat() if ROWS[name].flat else data
     table, wanted = "validation" if options.validate else ROWS[name].table, settings(name, data, options)

@@ -1,4 +1,4 @@
-"""CIFAR-10: what is learnt, what it is judged on, and how."""
+"""CIFAR-10: training data, test data and scores."""
 
 import os
 from pathlib import Path
@@ -12,11 +12,11 @@ from tunbridge.predict.push import push_outputs
 MEAN, SCALE = np.array([0.49, 0.48, 0.44], np.float32), np.float32(0.2)
 HELD, EXAMPLES, BINS = 5_000, 12, 20
 LEAST = 1e-30
-"""A probability that is never below this has a logarithm."""
+"""Lower bound of probabilities before taking logarithms."""
 
 
 class Problem(NamedTuple):
-    """What is learnt, what it is judged on, and the reference's rows and probabilities there."""
+    """Training data, the data to score on, and the rows and probabilities of the reference."""
 
     train: tb.Data
     judged: tb.Data
@@ -24,13 +24,13 @@ class Problem(NamedTuple):
     probs: np.ndarray | None = None
 
     def flat(self) -> "Problem":
-        """Images as vectors."""
+        """The same problem with images as vectors."""
         train, judged = (tb.Data(part.x.reshape(len(part.x), -1), part.y) for part in self[:2])
         return self._replace(train=train, judged=judged)
 
 
 def made_up(num: int, seed: int) -> tb.Data:
-    """Noise of 8 x 8 pixels, lighter in one of ten places: its number is the label."""
+    """Synthetic images: noise of 8 x 8 pixels, lighter in one of ten places, whose number is the label."""
     rng = np.random.default_rng(seed)
     x, y = rng.uniform(size=(num, 8, 8, 3)).astype(np.float32), rng.integers(10, size=num).astype(np.int32)
     x[np.arange(num), y // 4 * 3, y % 4 * 2] += 1.0
@@ -54,7 +54,7 @@ def problem(small: bool, validate: bool, reference: str | None) -> Problem:
 
 
 def of_probs(probs: np.ndarray) -> Any:
-    """A predictive with these probabilities (points, classes)."""
+    """Predictive with the given probabilities (points, classes)."""
     model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Categorical(probs.shape[1]))
     return push_outputs(model, np.log(np.maximum(probs, LEAST, dtype=np.float32))[None], (), probs)
 
@@ -73,7 +73,7 @@ def scores(probs: np.ndarray, data: Problem) -> dict[str, float]:
 
 
 def examples(functions: np.ndarray, data: Problem) -> dict[str, Any]:
-    """Of the first images: the class, its probabilities, and what nine tenths of the draws say of them."""
+    """For the first images: the true class, the probabilities, and their central 90 % interval over the draws."""
     some = functions[:, :, :EXAMPLES].reshape(-1, *functions[0, 0, :EXAMPLES].shape)
     low, high = np.quantile(some, (0.05, 0.95), axis=0)
     parts = {"probs": some.mean(0), "low": low, "high": high}

@@ -1,4 +1,4 @@
-"""The rows of the CIFAR-10 table: what is fitted, by which method, for how long."""
+"""The rows of the CIFAR-10 table: model, method and budget of each."""
 
 import math
 from collections.abc import Callable
@@ -10,14 +10,14 @@ import optax
 import tunbridge as tb
 
 MEMBERS, DRAWS, CYCLE = 5, 40, 50
-"""Networks of the ensemble, kept draws a chain at most, epochs a cycle."""
+"""Networks of the ensemble, maximum kept draws per chain, epochs per cycle."""
 WARMUP = 0.1
-"""Of the steps of a chain."""
+"""Fraction of the steps of a chain."""
 RESNET_SCALE = math.sqrt(1 / 5)
 
 
 class Budget(NamedTuple):
-    """What a row may spend, and where it is judged."""
+    """The budget of a row, and the images it is scored on."""
 
     rows: int
     batch: int
@@ -25,11 +25,11 @@ class Budget(NamedTuple):
     scale: float
     judged: np.ndarray
     blocks: int
-    """Of each stage of the network."""
+    """Blocks per stage of the network."""
 
     @property
     def epoch(self) -> int:
-        """Steps."""
+        """Steps per epoch."""
         return -(-self.rows // self.batch)
 
     def steps(self, epochs: float) -> int:
@@ -39,22 +39,22 @@ class Budget(NamedTuple):
         return tb.Train(self.steps(epochs), self.batch)
 
     def run(self, epochs: float, thin: int | None = None, warmup: float = WARMUP) -> tb.Run:
-        """Chains of which outputs are kept at the judged images, every `thin`-th step or at most `DRAWS` times."""
+        """A run whose chains keep their outputs at the judged images, every `thin`-th step or at most `DRAWS` times."""
         steps = self.steps(epochs)
         before = round(warmup * steps)
         thin = thin or -(-(steps - before) // DRAWS)
         return tb.Run(self.chains, before, max(1, (steps - before) // thin), thin, self.batch, keep=self.judged)
 
     def cycle(self, epochs: float) -> int:
-        """Steps of a cycle, at least four of which a chain has."""
+        """Steps per cycle, such that a chain has at least four cycles."""
         return max(1, min(CYCLE * self.epoch, int((1 - WARMUP) * self.steps(epochs)) // 4))
 
 
 class Row(NamedTuple):
-    """A model, a method that is made for a budget and so many epochs, and the row whose posterior it starts from.
+    """A model, a method for a given budget and number of epochs, and the row whose posterior it starts from.
 
-    `network` makes the network, a tiny one if told; `flat` gives it images as vectors; `table` names the part of the
-    file that the row belongs to.
+    `network` returns the network, a tiny one for trials; `flat` gives it images as vectors; `table` names the section
+    of the file that the row belongs to.
     """
 
     epochs: float
@@ -88,7 +88,7 @@ def dropout(budget, epochs):
 
 
 def swag(budget, epochs):
-    """A fifth of the epochs is the path after the point estimate."""
+    """SWAG whose path takes the last fifth of the epochs, after the point estimate."""
     steps = budget.steps(0.2 * epochs)
     return tb.SWAG(point(budget, 0.8 * epochs), steps, snapshots=min(DRAWS, steps), rank=min(20, steps))
 
@@ -130,12 +130,12 @@ def cyclical_preconditioned(budget, epochs):
 
 
 def measured(budget, epochs):
-    """SGHMC that finds its step size in the first quarter."""
+    """SGHMC that measures its step size in the first quarter of the steps."""
     return tb.SGHMC(run=budget.run(epochs, warmup=0.25))
 
 
 def slower(blocks: int) -> tb.preconditioners.Groups:
-    """Smaller steps for what is hottest where all are the same: normalisations, and the last layer."""
+    """Smaller steps for the arrays that are hottest with equal steps: normalisations, and the last layer."""
     norms = [f"weights/stages/{i}/{j}/norm{k}" for i in range(3) for j in range(blocks) for k in (1, 2)]
     norms += ["weights/norm", *(f"weights/stages/{i}/0/shortcut/norm" for i in (1, 2))]
     return tb.preconditioners.Groups({path: 0.1 for path in norms} | {"weights/linear": 0.3})
@@ -150,20 +150,21 @@ def same(_blocks: int) -> tb.preconditioners.Identity:
 
 
 def modes(budget, epochs):
-    """A mode a chain."""
+    """One mode per chain."""
     return tb.Ensemble(point(budget, epochs), budget.chains)
 
 
 def brief(budget, epochs):
-    """A network a chain, on its way to a mode."""
+    """One network per chain, trained only briefly."""
     return tb.Ensemble(tb.MAP(2e-3, optax.adam, train=budget.train(epochs)), budget.chains)
 
 
 class Recipe(NamedTuple):
-    """SGHMC in annealed cycles; numbers of epochs, or parts of a cycle.
+    """SGHMC in annealed cycles; lengths are in epochs, or fractions of a cycle.
 
-    What noisy gradients heat a chain by, and how fast it moves, goes with step size / friction / batch: `hot` is that
-    of the large steps, for batches of 1,000 images, and `lowest` that of the small ones over it.
+    How much noisy gradients heat a chain, and how fast it moves, is proportional to step size / friction / batch: `hot`
+    is this ratio for the large steps, for minibatches of 1,000 images, and `lowest` is that of the small steps divided
+    by it.
     """
 
     hot: float = 4e-5
@@ -182,7 +183,7 @@ class Recipe(NamedTuple):
         unit = max(1, min(50, budget.epoch // 2))
 
         def steps(some: float) -> int:
-            """A multiple of the steps between redraws."""
+            """Steps of `some` epochs, rounded to a multiple of the steps between redraws."""
             return max(1, round(budget.scale * some * budget.epoch / unit)) * unit
 
         before, thin = steps(self.warmup), steps(self.thin)
@@ -201,9 +202,9 @@ class Recipe(NamedTuple):
 
 
 WARM = Recipe(2e-4, 0.02, 0.03, 20.0, 0.4, 0.3, thin=2.0)
-"""Cycles of larger steps, from a brief start; batches of 500 images."""
+"""Cycles of larger steps, from a brief start; minibatches of 500 images."""
 QUICK = Recipe(8e-2, 0.02, 0.05, 10.0, 0.3, 0.4, 10.0, 2.0, redraw=False, metric=rms)
-"""The same in units of RMSprop; batches of 125."""
+"""The same with RMSprop as metric; minibatches of 125."""
 WARM_TRIALS = {
     "warm cycles": WARM,
     "warm cycles, colder": WARM._replace(lowest=0.01),
@@ -231,9 +232,9 @@ GENTLE_TRIALS = {
     "gentle cycles, RMSprop": Recipe(hot=4e-3, metric=rms),
     "gentle cycles, SVRG": Recipe(gradient=tb.subsampling.SVRG()),
 }
-"""From a mode; one thing is done otherwise in each but the first."""
+"""Trials that start from a mode; each but the first changes one setting."""
 BEST = Recipe(hot=2e-2, metric=rms)
-"""The one of these trials, and RMSprop at larger steps, with the lowest NLL of training images that were held out."""
+"""The recipe with the lowest NLL on held-out training images, among these trials and RMSprop with larger steps."""
 
 
 def residual(small, fused=True):
@@ -241,7 +242,7 @@ def residual(small, fused=True):
 
 
 def unfused(small):
-    """For methods that differentiate forwards, or look at layers."""
+    """The unfused network, for methods that use forward-mode differentiation or individual layers."""
     return residual(small, fused=False)
 
 

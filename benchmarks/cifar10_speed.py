@@ -1,4 +1,4 @@
-"""Steps a second of SGHMC on ResNet-20 and 32 x 32 images: the library against a scan written by hand; for a GPU.
+"""Steps per second of SGHMC on ResNet-20 and 32 x 32 images: the library against a hand-written scan; for a GPU.
 
     python benchmarks/cifar10_speed.py [--batches 500 1000] [--chains 1 4] [--seconds S] [--only NAME ...] [--profile]
         [--out FILE] [--small]
@@ -6,10 +6,10 @@
 Rows: "bare" and "bare fused" are one `lax.scan` of m <- mu m + sqrt(lr) g + sqrt(2 (1 - mu)) xi, w <- w + sqrt(lr) m
 with the network in bfloat16, its layers written for XLA or as kernels that keep an image on the chip
 (`ResNet20(fused=True)`); "fit" and "fit fused" are `tb.SGHMC.fit` of the same update. Images are random: 20,000 of
-them. A rate is that of the last seconds, after compilation, which is timed by itself. Operations are those of the
-convolutions, three times those of a forward pass; the share is of the 790 TFLOP/s that a large product of bfloat16
-matrices reaches. --profile lists the kernels that a step of each row spends its time in, and how long the device has
-none to run.
+them. Rates are measured over the last seconds, after compilation, which is timed separately. Operations count the
+convolutions, at three times those of a forward pass; the share is relative to the 790 TFLOP/s that a large product of
+bfloat16 matrices reaches. --profile lists the kernels that take most of the time of a step of each row, and how long
+the device is idle.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def network(fused: bool, small: bool):
 
 
 def operations(net, size: int) -> float:
-    """Of the convolutions and the last layer, for the gradient of one image."""
+    """Operations of the convolutions and the last layer, for the gradient of one image."""
     weights = jax.eval_shape(net.init, jax.random.key(0), jax.ShapeDtypeStruct((1, size, size, 3), jnp.float32))
     outputs = jax.eval_shape(net.network.apply, weights, jax.ShapeDtypeStruct((1, size, size, 3), jnp.float32))
     total, pixels = outputs.shape[-1] * weights["linear"]["weight"].shape[0], size * size
@@ -55,7 +55,7 @@ def operations(net, size: int) -> float:
 
 
 def bare(net, data: tb.Data, batch: int, chains: int):
-    """A function of (carry, rows) that makes a step for each row of `rows`, and the first carry."""
+    """A function of (carry, rows) that takes one step for each row of `rows`, and the initial carry."""
     x, y = jnp.asarray(data.x), jnp.asarray(data.y)
     first = [net.init(jax.random.key(i), x[:2]) for i in range(chains)]
     unravel = ravel_pytree(first[0])[1]
@@ -129,7 +129,7 @@ def time_fit(net, data, batch, chains, seconds, folder):
 
 
 def kernels(folder: str, steps: int) -> dict:
-    """Microseconds a step: of the kernels that take longest, of all together, and of none."""
+    """Microseconds per step: of the longest kernels, of all kernels together, and idle."""
     path = glob.glob(f"{folder}/**/*.xplane.pb", recursive=True)[-1]
     spent, spans = collections.Counter(), []
     counts = collections.Counter()
@@ -172,7 +172,7 @@ def main():
     parser.add_argument("--seconds", type=float, default=4.0)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--profile", action="store_true")
-    parser.add_argument("--small", action="store_true", help="a few small images, for a try on a CPU")
+    parser.add_argument("--small", action="store_true", help="use a few small images, for a trial on a CPU")
     parser.add_argument("--out", type=Path, default=RESULTS / "cifar10_speed.json")
     args = parser.parse_args()
     if args.small and args.out.resolve().parent == RESULTS.resolve():

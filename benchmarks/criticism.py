@@ -1,4 +1,4 @@
-"""What q costs and misses: variational inference beside NUTS, Laplace, ensembles, dropout and exact answers.
+"""What variational inference misses, compared with NUTS, Laplace, ensembles, dropout and exact posteriors.
 
 TUNBRIDGE_DATA=FOLDER python benchmarks/criticism.py [linear] [gap] [tables] [concentration] [gradients]
 
@@ -21,16 +21,16 @@ from tunbridge.datasets import Scaling
 KEY = jax.random.key(0)
 LONG = tb.Train(6000)
 DRAWS = 2000
-"""Of q, from which correlations and deviations are estimated."""
+"""Number of draws of q from which correlations and standard deviations are estimated."""
 TABLES = ("energy", "concrete", "kin8nm")
-"""Of eight columns each."""
+"""Tables of eight columns each."""
 ROWS, TEST = 100, 200
 SIZES = (1, 2, 5, 10, 20, 50, 100)
 COUNTS = (10, 100, 1000, 10_000)
 
 
 def families() -> dict[str, Any]:
-    """Variational methods with their defaults, by how much they may correlate."""
+    """Variational methods with their defaults, in order of how many weights q may correlate."""
     return {
         "mean field": tb.MeanField(),
         "matrix normal": tb.MatrixNormalVI(),
@@ -59,7 +59,7 @@ def apart(found: np.ndarray, truth: np.ndarray) -> float:
 
 
 def against(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """Correlations and deviations of functions (draws, points) against those of a reference."""
+    """Correlations and standard deviations of functions (draws, points) compared with those of a reference."""
     ratios = found.std(0) / truth.std(0)
     return {
         "correlation_error": apart(np.corrcoef(found.T), np.corrcoef(truth.T)),
@@ -70,7 +70,7 @@ def against(found: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 
 def mixed(posterior: tb.Chains, x: np.ndarray) -> dict[str, float]:
-    """Whether a run can serve as the reference: R-hat of f, and its two halves held against each other."""
+    """Checks of a run as a reference: R-hat of f, and its two halves compared with each other."""
     values = np.asarray(posterior.functions(x)).reshape(*posterior.shape, len(x))
     halves = [values[:, half].reshape(-1, len(x)) for half in (slice(0, None, 2), slice(1, None, 2))]
     pairs = [values[pair].reshape(-1, len(x)) for pair in (slice(0, 2), slice(2, 4))]
@@ -94,7 +94,7 @@ def described(posterior: Any, data: tb.Data) -> dict[str, float]:
 
 
 def line() -> tb.networks.MLP:
-    """Weights and a bias, no hidden layer."""
+    """A linear model: weights and a bias, no hidden layer."""
     return tb.networks.MLP((), outputs=1)
 
 
@@ -152,7 +152,7 @@ def everyone() -> dict[str, Any]:
 
 
 def gap() -> dict[str, Any]:
-    """Deviations of f and inter-quartile ranges of y: among the data, in the gap, beyond."""
+    """Standard deviations of f and interquartile ranges of y: among the data, in the gap, and beyond the data."""
     model, data = gap_problem()
     inside = np.concatenate([np.linspace(-1.9, -0.8, 20), np.linspace(0.4, 1.9, 20)])[:, None]
     places = {"inside": inside, "gap": np.linspace(-0.5, 0.1, 20)[:, None]}
@@ -195,7 +195,7 @@ def curve(posterior: Any) -> dict[str, list[float]]:
 
 
 def tables() -> dict[str, Any]:
-    """Three real tables, 100 rows each and 10 tanh units: functions against NUTS, and NLL against draws of q."""
+    """Three real tables with 100 rows, 10 tanh units: functions compared with NUTS, and NLL by number of draws."""
     found: dict[str, Any] = {}
     for table in TABLES:
         task = load(table, 0)
@@ -223,7 +223,7 @@ def tables() -> dict[str, Any]:
 
 
 def by_draws(posterior: Any, test: tb.Data) -> list[dict[str, float]]:
-    """The NLL of averages over S draws: mean and deviation over 20 sets."""
+    """NLL of averages over S draws: mean and standard deviation over 20 sets of draws."""
     rows = []
     for size in SIZES:
         keys = jax.random.split(jax.random.key(5), 20)
@@ -233,9 +233,9 @@ def by_draws(posterior: Any, test: tb.Data) -> list[dict[str, float]]:
 
 
 def first(x: np.ndarray, y: np.ndarray, num: int, name: str) -> tb.Data:
-    """The first rows; the others stay with weight 0, so that one program serves all sizes.
+    """Data with weight 1 for the first rows and 0 for the others, so that one program serves all sizes.
 
-    IVON, which forgets slowly where it began, is given the rows alone: beginnings do not see weights.
+    IVON, which forgets its initial state slowly, gets only the first rows: its initialisation ignores weights.
     """
     if name == "IVON":
         return tb.Data(x[:num], y[:num])
@@ -243,7 +243,7 @@ def first(x: np.ndarray, y: np.ndarray, num: int, name: str) -> tb.Data:
 
 
 def concentration() -> dict[str, Any]:
-    """The deviation of f against the number of rows, and the log-log slope."""
+    """Standard deviation of f by number of rows, and its log-log slope."""
     rng = np.random.default_rng(1)
     x = rng.uniform(-2, 2, (max(COUNTS), 1))
     grid = np.linspace(-1.8, 1.8, 30)[:, None]
@@ -284,7 +284,7 @@ def exact_sd(x: np.ndarray, y: np.ndarray, grid: np.ndarray) -> float:
 
 
 def slopes_of(sds: list[float]) -> dict[str, float]:
-    """Over all sizes, and over the last two."""
+    """Log-log slopes over all sizes, and over the last two."""
     logs = np.log(COUNTS), np.log(np.maximum(sds, 1e-12))
     return {
         "slope": float(np.polyfit(*logs, 1)[0]),
@@ -309,7 +309,7 @@ ESTIMATORS = {
 
 
 def gradients() -> dict[str, Any]:
-    """The variance of an estimate of the slope from 10 draws, by parameters of q: their mean, at both ends of a fit."""
+    """Variance of a 10-draw gradient estimate, averaged over the parameters of q, at both ends of a fit."""
     model, data = gap_problem()
     bound, rows = model.bind(data)
     target = tb.Target(bound, float(rows.num))

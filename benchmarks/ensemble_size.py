@@ -1,4 +1,4 @@
-"""How many members does an ensemble need? Test scores for M = 1 ... 50 on four real data sets, three splits each.
+"""Ensemble size: test scores for M = 1 ... 50 members on four real data sets, three splits each.
 
 python benchmarks/ensemble_size.py -> benchmarks/results/ensemble_size.json
 """
@@ -25,7 +25,7 @@ SETS = {
 
 
 SCALES = {"prior scale 1": 1.0, "prior scale 10": 10.0}
-"""Of the weights, by fan-in in the last layer. The second is close to no prior at all."""
+"""Prior scales of the weights, scaled by fan-in in the last layer. The second is almost no prior."""
 
 
 def study(name: str, scale: float, split: int) -> list[dict]:
@@ -38,7 +38,7 @@ def study(name: str, scale: float, split: int) -> list[dict]:
     posterior = tb.Ensemble(tb.MAP(train=tb.Train(1000)), max(SIZES)).fit(model, train, key=key)
     rows = []
     for size in SIZES:
-        # disjoint ensembles of this size, their scores averaged
+        # disjoint ensembles of this size, with averaged scores
         groups = [posterior.members[i : i + size] for i in range(0, max(SIZES) - size + 1, size)]
         scores = [_scores(tb.Mixture(posterior.model, key, tuple(group)), test) for group in groups]
         rows.append({score: float(np.mean([s[score] for s in scores])) for score in scores[0]})

@@ -1,12 +1,12 @@
-"""Do uncertainties behave: with more rows, for strangers, on rows not seen, in a gap?
+"""Behaviour of uncertainties: with more rows, for unknown classes, on held-out rows, in a gap.
 
     TUNBRIDGE_DATA=FOLDER python benchmarks/evidence.py [k1] [k13] [k15] [k16] [--again]
-    -> benchmarks/results/evidence.json, a row at a time; rows that are there are not made again
+    -> benchmarks/results/evidence.json, one row at a time; existing rows are not measured again
 
-FOLDER has uci/NAME.npz, mnist.npz and notmnist_test.npz. k1: epistemic and aleatoric deviations against rows, on
-a curve with noise 0.3 and on three tables. k13: entropies of digits, turned digits and letters, of networks that learnt
-digits. k15: calibration on training and on test rows, of three sets. k16: three tables without the middle third of
-their most telling input, and what is said of the rows there.
+FOLDER has uci/NAME.npz, mnist.npz and notmnist_test.npz. k1: epistemic and aleatoric standard deviations by number of
+rows, on a curve with noise 0.3 and on three tables. k13: entropies of digits, rotated digits and letters, for networks
+trained on digits. k15: calibration on training and on test rows, for three sets. k16: three tables without the middle
+third of the input most correlated with y, and the predictions for the rows there.
 """
 
 import argparse
@@ -29,14 +29,14 @@ KEY = jax.random.key(0)
 SIZES = (10, 100, 1000, 10_000)
 TABLES = ("kin8nm", "power", "protein")
 GAPS, MANY = ("concrete", "boston", "wine"), 50
-"""Tables, and how many values an input has at least that a gap is cut into."""
+"""Tables, and the least number of distinct values of an input in which a gap is cut."""
 SMALL = {"digits": tb.datasets.digits, "breast_cancer": tb.datasets.breast_cancer, "wine": tb.datasets.wine}
 ANGLES = tuple(range(0, 181, 20))
 BINS = np.linspace(0.0, np.log(10), 31)
 BELIEVED = tb.priors.Normal(tb.priors.fan_in(4.0))
-"""Of weights of classifiers: with a scale of 1 the mode of so few rows is next to a constant.
+"""Prior scale of classifier weights: with a scale of 1 the mode from so few rows is almost constant.
 
-Chosen after first results of k13 and k15, on the rows that these judge by."""
+Chosen after first results of k13 and k15, on the rows that these studies score."""
 CHAINS = tb.MCLMC(run=tb.Run(chains=2, warmup=1500, draws=200, thin=8))
 LAST = tb.Laplace(structure=tb.structures.Full(), subset=tb.subsets.LastLayer())
 
@@ -51,7 +51,7 @@ def fit(method: Any, model: tb.Model, x: Any, y: Any, **options: Any) -> tb.Stan
 
 
 def by_rows(name: str) -> dict[str, Any]:
-    """Rows to take the first so many of, inputs to ask at, and a model."""
+    """Rows of which the first ones are used, inputs to predict at, and a model."""
     if name == "curve":
         key_x, key_noise = jax.random.split(jax.random.key(7))
         x = jax.random.uniform(key_x, (SIZES[-1], 1), minval=-2.0, maxval=2.0)
@@ -65,7 +65,10 @@ def by_rows(name: str) -> dict[str, Any]:
 
 
 def k1(name: str, method: str) -> dict[str, Any]:
-    """Rows of weight zero are not there: one program serves all sizes. Chains start where the last ended."""
+    """Epistemic and aleatoric standard deviations by number of rows.
+
+    Other rows have weight zero, so that one program serves all sizes; chains start where the last ended.
+    """
     made = by_rows(name)
     chosen = CHAINS if method == "mclmc" else tb.METHODS[method]()
     rows: list[dict[str, float]] = []
@@ -85,7 +88,7 @@ def k1(name: str, method: str) -> dict[str, Any]:
     return {"sizes": rows, "slope from 100 rows": float(slope)}
 
 
-# Strangers
+# Unknown classes
 
 
 def for_images(method: str, batch: int) -> Any:
@@ -106,7 +109,7 @@ def turned(images: np.ndarray, angle: float) -> np.ndarray:
 
 
 def strangeness(inside: tb.Predictive, outside: tb.Predictive) -> dict[str, float]:
-    """How well the entropy, and its epistemic part, tell strangers; by the latter a point estimate tells nothing."""
+    """AUROC of detecting letters by the entropy and by its epistemic part, which is zero for a point estimate."""
     found = {}
     for part in ("entropy", "epistemic"):
         values = [np.asarray(getattr(one, part)) for one in (inside, outside)]
@@ -149,7 +152,7 @@ def k13(_: str, method: str) -> dict[str, Any]:
 
 
 def for_classes(method: str, num: int) -> tuple[Any, Any]:
-    """A method and a prior: maximum likelihood is MAP with hardly any."""
+    """A method and a prior; maximum likelihood is MAP with almost no prior."""
     run = tb.Run(chains=4, warmup=4000, draws=200, thin=20, batch_size=min(32, num))
     return {
         "maximum likelihood": (tb.MAP(), tb.priors.Normal(tb.priors.fan_in(100.0))),
@@ -184,7 +187,7 @@ def k15(name: str, method: str, train_share: float = 0.3) -> dict[str, Any]:
 
 
 def gap(x: np.ndarray, y: np.ndarray) -> tuple[int, np.ndarray]:
-    """The input of many values that goes with y the most, by rank, and which rows are in the middle third of it."""
+    """The many-valued input with the largest rank correlation with y, and a mask of the rows in its middle third."""
     telling = [abs(stats.spearmanr(one, y)[0]) if len(np.unique(one)) > MANY else 0.0 for one in x.T]
     column = int(np.argmax(telling))
     low, high = np.quantile(x[:, column], [1 / 3, 2 / 3])
@@ -224,7 +227,7 @@ STUDIES: dict[str, tuple[Any, tuple[str, ...], tuple[str, ...]]] = {
     "k15": (k15, tuple(SMALL), ("maximum likelihood", "map", "ensemble", "laplace last layer", "sghmc")),
     "k16": (k16, GAPS, ("laplace", "ensemble", "mcdropout", "meanfield", "nuts")),
 }
-"""A study, its sets and its methods."""
+"""A study with its data sets and methods."""
 
 
 if __name__ == "__main__":

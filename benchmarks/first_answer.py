@@ -1,10 +1,10 @@
-"""How long a newcomer waits: the first fit of each method in a fresh process, beside a bare scan of the same model.
+"""Time to the first answer: the first fit of each method in a fresh process, against a bare scan of the same model.
 
 python benchmarks/first_answer.py [method ...] -> benchmarks/results/first_answer.json
 
-Diabetes, 50 tanh units, unknown noise, nothing compiled before. Every method runs in a process of its own, and next to
-each a process with the scan: figures are ratios of the two, of seconds and of CPU seconds. Chains of HMC, NUTS, MCLMC
-are short, since what counts is the first fit less the second. Programs are those that XLA compiles.
+Diabetes, 50 tanh units, unknown noise, nothing compiled before. Every method runs in its own process, right after a
+process with the scan: figures are ratios of the two, in seconds and in CPU seconds. Chains of HMC, NUTS, MCLMC are
+short, since only the difference of first and second fit matters. Programs are those that XLA compiles.
 """
 
 import compileall
@@ -30,7 +30,7 @@ METHODS = {
     "NUTS": ("tb.NUTS(run=tb.Run(warmup=100, draws=100))", 4.5, True),
     "MCLMC": ("tb.MCLMC(run=tb.Run(warmup=100, draws=100))", 4.5, True),
 }
-"""The method, how many times the scan's first call it may take, and whether its second fit is taken off first."""
+"""The method, its goal as a multiple of the scan's first call, and whether its second fit is subtracted first."""
 
 
 def clocks():
@@ -42,7 +42,7 @@ def since(began):
 
 
 def scan():
-    """A first call of the same training by hand: Adam with a cosine decay, the log noise beside the weights."""
+    """First call of the same training written by hand: Adam with a cosine decay on the weights and the log noise."""
     import jax
     import jax.numpy as jnp
     import numpy as np
@@ -80,7 +80,7 @@ def scan():
 
 
 def fit(text):
-    """First and second fit, predictions, and a table of another length."""
+    """Times and compiled programs of the first and second fit, of predictions, and of a table of another length."""
     import jax
 
     imported = clocks()
@@ -121,7 +121,7 @@ def fit(text):
 
 
 def estimators():
-    """`BayesianRegressor` with its defaults: 506 rows and their three folds, then 20,000 rows."""
+    """Times of `BayesianRegressor` with its defaults: 506 rows and their three folds, then 20,000 rows."""
     import jax
     import numpy as np
     from sklearn.datasets import make_friedman1
@@ -151,7 +151,7 @@ def estimators():
 
 
 def child(task):
-    """One process's figures; nothing is compiled before and nothing is kept."""
+    """Figures of one fresh process; nothing is compiled before and nothing is cached."""
     with tempfile.TemporaryDirectory() as nothing:
         environment = {**os.environ, "XDG_CACHE_HOME": nothing, "JAX_ENABLE_COMPILATION_CACHE": "false"}
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
@@ -163,7 +163,7 @@ def child(task):
 
 
 def command_line(repeats=3):
-    """CPU seconds of commands that compute nothing, and of `predict` with programs kept from a call before."""
+    """CPU seconds of commands that compute nothing, and of `predict` with compiled programs already cached."""
     from tunbridge import datasets
 
     with tempfile.TemporaryDirectory() as folder:
@@ -201,7 +201,7 @@ def command_line(repeats=3):
 
 
 def row(name):
-    """A method's figures, and its ratios to the scan that ran next to it."""
+    """Figures of a method, and its ratios to the scan that ran next to it."""
     text, goal, less_second = METHODS[name]
     bare, found = child("scan")["first"], child(text)
     taken = [a - (b if less_second else 0.0) for a, b in zip(found["first"], found["second"], strict=True)]
@@ -212,7 +212,7 @@ def row(name):
 def main(names):
     from record import record
 
-    compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=1)  # as pip does for a package that it installs
+    compileall.compile_dir(Path(__file__).parents[1] / "src", quiet=1)  # as pip does when it installs a package
     rows = {}
     for name in names:
         rows[name] = row(name)

@@ -1,4 +1,4 @@
-"""A method judged by a reference: what scripts that measure distances to references share."""
+"""Score a method against a reference posterior: shared by scripts that measure distances to references."""
 
 import time
 import warnings
@@ -11,13 +11,13 @@ from tunbridge.bench import fidelity, load_reference
 from tunbridge.bench.truth.recipes import RECIPES, halves
 
 FEW = 10
-"""Rows a batch of the curve."""
+"""Minibatch size for the curve."""
 TEST = 400
-"""Points of the curve to be judged on."""
+"""Number of points of the curve to score on."""
 
 
 class Problem:
-    """What is learnt, what it is judged by, and rows a batch."""
+    """Training data, the reference to score against, and the minibatch size."""
 
     def __init__(self, name):
         recipe = RECIPES[name]()
@@ -27,7 +27,7 @@ class Problem:
 
 
 class Counter:
-    """A callback that counts steps of all members of all fits."""
+    """A callback that counts the steps of all members of all fits."""
 
     def __init__(self):
         self.steps, self.last, self.course = 0, {}, []
@@ -42,12 +42,12 @@ class Counter:
         self.course.append((time.process_time() - self.began, event.step, members))
 
     def when(self, step):
-        """Seconds until every member had done so many steps."""
+        """Seconds until every member had done `step` steps."""
         return max(min(took for took, done, who in self.course if who == one and done >= step) for one in self.last)
 
 
 def fit(method, model, data, key, **options):
-    """A posterior, seconds of the processor, and what was counted."""
+    """A posterior, its CPU seconds, and the step counter."""
     counter = Counter()
     began = time.process_time()
     with warnings.catch_warnings():
@@ -58,10 +58,10 @@ def fit(method, model, data, key, **options):
 
 
 def example_gradients(method, posterior, counter, num):
-    """Rows that gradients were taken of, all members together; None where a step does not say how many it took.
+    """Rows of all gradient evaluations, summed over members; None where the number of rows per step is unknown.
 
-    Samplers say how many of all rows each kept draw took, in part where they take batches; steps of warm-up are taken
-    to need as many. Of methods without gradients they are densities.
+    Samplers report the passes over the data per kept draw, fractions for minibatches; warm-up steps are assumed to need
+    as many. For methods without gradients, density evaluations are counted instead.
     """
     if isinstance(method, tb.TemperedSMC):
         return None
@@ -72,7 +72,7 @@ def example_gradients(method, posterior, counter, num):
 
 
 def scores(posterior, test, classes):
-    """The NLL, and accuracy or RMSE."""
+    """NLL, and accuracy or RMSE."""
     predictive = posterior.predict(test.x)
     found = {"NLL": -tb.metrics.log_score(predictive, test.y)}
     by, score = ("accuracy", tb.metrics.accuracy) if classes else ("RMSE", tb.metrics.rmse)
@@ -80,7 +80,7 @@ def scores(posterior, test, classes):
 
 
 def mixing(posterior, x):
-    """The share of functions with R-hat below 1.01, the largest at 95 %, and the step size."""
+    """R-hat of functions at 95 %, mean temperatures and notes of chains; for other methods the notes alone."""
     if not isinstance(posterior, tb.Chains):
         return {"notes": list(posterior.notes)}
     values = np.asarray(posterior.functions(x))
@@ -90,7 +90,7 @@ def mixing(posterior, x):
 
 
 def judge(method, problem, key, **options):
-    """One fit: scores on test rows, distances to the reference, example-gradients and seconds."""
+    """One fit: scores on test rows, distances to the reference, per-example gradients and seconds."""
     posterior, seconds, counter = fit(method, problem.model, problem.data, key, **options)
     return {
         **scores(posterior, problem.test, problem.reference.classes),
@@ -102,7 +102,7 @@ def judge(method, problem, key, **options):
 
 
 def reference_row(problem):
-    """How the reference itself predicts, where its inputs are the rows to be judged on."""
+    """Scores of the reference itself, where its inputs are the rows to score on."""
     reference, y = problem.reference, np.asarray(problem.test.y).reshape(-1)
     found = {"rows": problem.data.num, **reference.checks}
     if reference.classes:

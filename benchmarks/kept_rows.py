@@ -1,11 +1,11 @@
-"""Keep the rows of `tunbridge bench` for the documentation.
+"""Collect the rows of `tunbridge bench` runs for the documentation.
 
     tunbridge bench SUITE --out FOLDER ...
     python benchmarks/kept_rows.py NAME FOLDER [FOLDER ...] "the command that made it"
     -> benchmarks/results/bench_NAME.json
 
-Of several folders, as of several machines, a row that two have is taken from the first. Curves are kept where the
-documentation draws them; FOLDER/report.html draws all.
+If several folders, for instance from several machines, have the same row, it is taken from the first. Only the curves
+that the documentation draws are kept; FOLDER/report.html draws all.
 """
 
 import sys

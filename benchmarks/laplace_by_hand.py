@@ -8,7 +8,7 @@ import numpy as np
 
 
 def layers(weights, x):
-    """Outputs, and per layer its inputs and the derivative of the outputs by what it adds up: (n, i), (n, k, o)."""
+    """Outputs, and per layer its inputs and the derivative of the outputs by its pre-activations: (n, i), (n, k, o)."""
     (first, offset), (second, last) = weights
     hidden = np.tanh(x @ first + offset)
     outputs = hidden @ second + last
@@ -18,7 +18,7 @@ def layers(weights, x):
 
 
 def jacobian(parts):
-    """(points, outputs, weights)."""
+    """Jacobian of the outputs, (points, outputs, weights)."""
     columns = []
     for inputs, back in parts:
         columns += [np.einsum("nko,ni->nkoi", back, inputs).reshape(*back.shape[:2], -1), back]
@@ -39,7 +39,7 @@ def output_curvature(kind, outputs):
 
 
 def factors(parts, middle):
-    """Per layer A = sum a a' / N and B = sum G' L G."""
+    """Kronecker factors: per layer A = sum a a' / N and B = sum G' L G."""
     return [
         (inputs.T @ inputs / len(inputs), np.einsum("nko,nkl,nlp->op", back, middle, back)) for inputs, back in parts
     ]
@@ -61,7 +61,7 @@ def curvature(structure, parts, middle):
 
 
 def log_likelihood(kind, outputs, y, sigma):
-    """All constants are in it."""
+    """Log likelihood with all constants."""
     if kind == "regression":
         return -((y - outputs) ** 2).sum() / (2 * sigma**2) - y.size * np.log(sigma * np.sqrt(2 * np.pi))
     return np.log(softmax(outputs)[np.arange(len(y)), y]).sum()
@@ -89,7 +89,7 @@ def laplace(problem, structure, subset):
 
 
 def probit(outputs, covariance):
-    """Softmax of f / sqrt(1 + pi/8 var f), each output with its own variance."""
+    """Probit approximation: softmax of f / sqrt(1 + pi/8 var f), each output with its own variance."""
     return softmax(outputs / np.sqrt(1 + np.pi / 8 * np.diagonal(covariance, axis1=1, axis2=2)))
 
 

@@ -3,8 +3,8 @@
     python benchmarks/laplace_gpu.py [--images 10000]
     -> benchmarks/results/laplace_gpu.json
 
-The network has filter response normalisation and swish; pixels and weights are random, since neither changes what is
-computed.
+The network has filter response normalisation and swish; pixels and weights are random, since neither changes the
+computation.
 """
 
 import argparse
@@ -47,7 +47,7 @@ class ResNet20(nn.Module):
 
 
 def peak():
-    """Bytes of the device at their most, where it tells."""
+    """Peak bytes in use on the device, if it reports them."""
     stats = jax.devices()[0].memory_stats() or {}
     return stats.get("peak_bytes_in_use")
 

@@ -1,4 +1,4 @@
-"""Does Laplace's method help on real data: NLL against MAP with the same noise and prior, strangers, latency.
+"""Laplace on real data: NLL against MAP with the same noise and prior, out-of-distribution detection, latency.
 
     python benchmarks/laplace_quality.py uci --sets boston yacht --splits 3 --jobs 15
     python benchmarks/laplace_quality.py classes --splits 3 --jobs 15
@@ -6,8 +6,8 @@
     python benchmarks/laplace_quality.py table
     -> benchmarks/results/laplace_quality.json
 
-TUNBRIDGE_DATA names the folder of uci/NAME.npz, mnist.npz and notmnist_test.npz. A process of one thread a set and
-split; what the file holds already is not fitted again, so a run that was stopped (--minutes) goes on where it was.
+TUNBRIDGE_DATA names the folder of uci/NAME.npz, mnist.npz and notmnist_test.npz. Each set and split runs in a process
+with one thread; fits already in the file are not repeated, so a run that was stopped (--minutes) resumes where it was.
 """
 
 import argparse
@@ -58,7 +58,7 @@ _WORKER: dict[str, Any] = {}
 
 
 def plan(name: str, task: real_sets.Task, steps: int) -> dict[str, Any]:
-    """The fits of a set after MAP, by label: what is done and how its unknowns are found."""
+    """Methods for a set by label: the method, and after the comma how its hyperparameters are chosen."""
     point = tb.MAP(train=tb.Train(steps, batch_size=task.batch_size))
     structures = {label: kept for label, kept in STRUCTURES.items() if task.full or label != "full"}
     found: dict[str, Any] = {}
@@ -79,7 +79,7 @@ def group(label: str) -> str:
 
 
 def ways(label: str, fitted: tb.Standardised) -> Iterator[tuple[str, tb.Standardised]]:
-    """Predictives of one fit by name: the point it is around first."""
+    """Ways of predicting with one fit, by name; the point estimate that it is centred on comes first."""
     posterior = fitted.posterior
     if not isinstance(posterior, tb.Linearised):
         yield "networks", fitted
@@ -106,13 +106,13 @@ def scores(predictive: tb.Predictive, y: np.ndarray, of_classes: bool) -> dict[s
 
 
 def paired(log_p: np.ndarray, base: np.ndarray) -> dict[str, float]:
-    """By how much the NLL is larger than the other's, and the standard error over test points."""
+    """Excess NLL over a baseline, with its standard error over test points."""
     difference = base - log_p
     return {"mean": float(difference.mean()), "se": float(difference.std(ddof=1) / np.sqrt(len(difference)))}
 
 
 def strangers(predictive: tb.Predictive, strange: tb.Predictive) -> dict[str, float]:
-    """How well uncertainties tell strange inputs from test inputs."""
+    """AUROC of detecting out-of-distribution inputs by the entropy and by its epistemic part."""
     found = {}
     for what in ("entropy", "epistemic"):
         values = [np.asarray(getattr(one, what)) for one in (predictive, strange)]
@@ -122,7 +122,7 @@ def strangers(predictive: tb.Predictive, strange: tb.Predictive) -> dict[str, fl
 
 
 def judged(label: str, fitted: tb.Standardised, task: real_sets.Task, of_map: np.ndarray | None) -> dict[str, Any]:
-    """Figures of all predictives of one fit, each beside MAP and beside the point with its own noise and prior."""
+    """Scores of all predictives of one fit, each compared with MAP and with the point that has its noise and prior."""
     (x, y), rows, own = task.test, {}, None
     for way, posterior in ways(label, fitted):
         predictive = posterior.predict(x)
@@ -140,7 +140,7 @@ def judged(label: str, fitted: tb.Standardised, task: real_sets.Task, of_map: np
 
 
 def facts(fitted: tb.Standardised, task: real_sets.Task) -> dict[str, Any]:
-    """What else a fit tells of itself."""
+    """Further facts about a fit: evidence and Newton decrement, or the largest R-hat."""
     posterior = fitted.posterior
     if isinstance(posterior, tb.Linearised):
         return {"log_evidence": float(posterior.log_evidence), "decrement": float(posterior.decrement)}
@@ -151,7 +151,7 @@ def facts(fitted: tb.Standardised, task: real_sets.Task) -> dict[str, Any]:
 
 
 def work(name: str, split: int, steps: int, wanted: list[str], until: float) -> None:
-    """All fits of one split that are wanted, each put into the queue when it is there."""
+    """Run the wanted fits of one split, and put each into the queue when it is done."""
     task, key = real_sets.load(name, split), jax.random.key(split)
     put, size = _WORKER["queue"].put, {"train": len(task.train[0]), "test": len(task.test[0])}
     methods, of_map, init = plan(name, task, steps), None, None
@@ -175,14 +175,14 @@ def work(name: str, split: int, steps: int, wanted: list[str], until: float) -> 
 
 
 def begin(results: Any, numbers: Any) -> None:
-    """A worker on a core of its own."""
+    """Pin a worker to a core of its own."""
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[numbers.get() % len(cores)]})
     _WORKER["queue"] = results
 
 
 def read(steps: int | None = None) -> dict[str, Any]:
-    """What is there."""
+    """The recorded figures, or an empty record."""
     figures = json.loads(OUT.read_text()) if OUT.exists() else {"steps": steps, "sets": {}}
     figures.pop("machine", None)
     if steps is not None and figures.setdefault("steps", steps) != steps:
@@ -197,7 +197,7 @@ def write(figures: dict[str, Any]) -> None:
 
 
 def missing(figures: dict[str, Any], name: str, split: int, options: argparse.Namespace) -> list[str]:
-    """Labels of the fits that are neither there nor unwanted; those that failed are tried again."""
+    """Labels of the wanted fits that are missing; failed fits are tried again."""
     there = figures["sets"].get(name, {}).get(str(split), {}).get("fits", {})
     labels = plan(name, real_sets.load(name, split), options.steps)
     wanted = [label for label in labels if group(label) in (*options.only, "map")]
@@ -205,7 +205,7 @@ def missing(figures: dict[str, Any], name: str, split: int, options: argparse.Na
 
 
 def run(options: argparse.Namespace) -> None:
-    """Every set and split in a pool of processes; rows are written as they come."""
+    """Run every set and split in a pool of processes, and write rows as they arrive."""
     figures, until = read(options.steps), time.time() + 60 * options.minutes
     pairs = [(name, split) for name in reversed(options.sets) for split in range(options.splits)]
     jobs = [(*pair, options.steps, labels, until) for pair in pairs if (labels := missing(figures, *pair, options))]
@@ -230,7 +230,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def milliseconds(calls: dict[str, Any], x: np.ndarray, repeats: int) -> dict[str, float]:
-    """The median of each call, taken in turn; fewer turns where they take long."""
+    """Median milliseconds of each call, timed in turn; slow calls get fewer rounds."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     until = time.perf_counter() + _MOST_SECONDS
     for turn in range(repeats):
@@ -244,8 +244,10 @@ def milliseconds(calls: dict[str, Any], x: np.ndarray, repeats: int) -> dict[str
 
 
 def latency(options: argparse.Namespace) -> None:
-    """Compiled answers against the plain forward pass: 100 hidden units, and 2 x 1,000, whose last layer is too large
-    for its whole matrix."""
+    """Time compiled predictions against the plain forward pass.
+
+    Networks have 100 hidden units, and 2 x 1,000, whose last layer is too large for a full matrix.
+    """
     jax.config.update("jax_platforms", "cpu")
     task, key, rows = real_sets.load("mnist", 0), jax.random.key(0), []
     point = tb.MAP(train=tb.Train(options.steps, batch_size=task.batch_size))
@@ -288,9 +290,9 @@ def main() -> None:
         command.add_argument("--sets", nargs="+", choices=sets, default=list(sets))
         command.add_argument("--splits", type=int, default=3)
         command.add_argument("--jobs", type=int, default=1)
-        command.add_argument("--steps", type=int, default=2000, help="of each training")
-        command.add_argument("--minutes", type=float, default=1e6, help="begin no fit after that time")
-        command.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS), help="besides MAP")
+        command.add_argument("--steps", type=int, default=2000, help="steps per training (default: 2000)")
+        command.add_argument("--minutes", type=float, default=1e6, help="start no fit after this many minutes")
+        command.add_argument("--only", nargs="+", choices=GROUPS, default=list(GROUPS), help="fits besides MAP")
         command.set_defaults(call=run)
     command = commands.add_parser("latency")
     command.add_argument("--steps", type=int, default=200)

@@ -1,11 +1,12 @@
-"""Laplace beside laplace-torch on the same weights and data, in one run.
+"""Times of Laplace and of laplace-torch on the same weights and data, in one run.
 
     python benchmarks/laplace_speed.py --peer PYTHON [--threads 1]
     -> benchmarks/results/laplace_speed.json
 
 PYTHON is an interpreter with torch and laplace-torch 0.3; it runs benchmarks/peers_laplace.py, which also makes the
 arrays. Fits are whole calls of `tb.Laplace(point=None)`: checks, curvature, evidence and the distance from the mode;
-`curvature` is the part that a fit of laplace-torch does. Times are medians after the first call, given beside them.
+`curvature` is the part that a fit of laplace-torch computes. Times are medians after the first call, which is recorded
+separately.
 """
 
 import argparse
@@ -42,7 +43,7 @@ def problem(arrays, size, likelihood):
 
 
 def seconds(call, repeats):
-    """The first call, and the median of the others."""
+    """Seconds of the first call, and the median of the others."""
     times = []
     for _ in range(repeats + 1):
         began = time.perf_counter()
@@ -52,7 +53,7 @@ def seconds(call, repeats):
 
 
 def unknown(model):
-    """The same with prior scale and noise to be tuned."""
+    """The same model with unknown prior scale and noise, to be tuned."""
     prior, noise = tb.priors.Normal(dist.LogNormal(0.0, 3.0)), tb.likelihoods.Gaussian(dist.LogNormal(0.0, 3.0))
     return tb.Model(model.network, prior, noise)
 
@@ -76,7 +77,7 @@ def small(arrays):
 
 
 def curvature(method, posterior, data):
-    """The curvature and its eigenvectors alone, which is what laplace-torch's fit does."""
+    """Time of the curvature and its eigenvectors alone, which is what the fit of laplace-torch computes."""
     local, variances = posterior.gaussian.local, np.ones(posterior.gaussian.covariance.size)
     measured = method.structure.measure(local, method.curvature, data, variances, jax.random.key(0))
     return structures.blocks(method.structure, measured, variances, lambda _: True)[0]

@@ -1,4 +1,4 @@
-"""Rows of laplace_quality.json over splits, and as Markdown."""
+"""Averages of laplace_quality.json over splits, and Markdown tables of them."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 CLOSED = ("linearised", "quadrature")
-"""Ways of predicting that `tb.Laplace` has unless told."""
+"""Default ways of predicting of `tb.Laplace`."""
 
 
 def summarise(sets: dict[str, Any]) -> list[dict[str, Any]]:
-    """One row a set, fit and way of predicting: means over splits."""
+    """One row per set, fit and way of predicting: means over splits."""
     return [row for name, splits in sets.items() for row in _of_set(name, splits)]
 
 
@@ -35,9 +35,10 @@ def _of_set(name: str, splits: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _joined(differences: list[dict[str, float]], share: float) -> dict[str, Any]:
-    """Over splits that share rows: the variance of Nadeau and Bengio (2003), `share` being test rows a training row.
+    """Mean and standard error of differences over splits that share rows, by Nadeau and Bengio (2003).
 
-    `se` is it where there are two splits or more, else that over test points; `worse` is by more than two of them.
+    `share` is the number of test rows per training row. `se` is the error over splits if there are two or more, else
+    the error over test points; `worse` means worse by more than two of them.
     """
     means, errors = (np.array([one[key] for one in differences]) for key in ("mean", "se"))
     num, mean = len(means), float(means.mean())
@@ -62,7 +63,7 @@ def written(over: dict[str, Any] | None) -> str:
 
 
 def judged_table(summary: list[dict[str, Any]]) -> str:
-    """By set and structure: the default predictive at MAP's own noise and prior, over MAP."""
+    """Table by set and structure: excess NLL of the default predictive over MAP with the same noise and prior."""
     rows = [row for row in summary if row["fit"].endswith(", none") and row["way"] in CLOSED]
     fits = list(dict.fromkeys(row["fit"] for row in rows))
     lines = [f"| set | {' | '.join(fit.removesuffix(', none') for fit in fits)} |", "|---" * (1 + len(fits)) + "|"]
@@ -73,7 +74,7 @@ def judged_table(summary: list[dict[str, Any]]) -> str:
 
 
 def tables(summary: list[dict[str, Any]]) -> str:
-    """A table a set."""
+    """One table per set."""
     return "\n\n".join(_table(name, summary) for name in dict.fromkeys(row["set"] for row in summary))
 
 
@@ -91,7 +92,7 @@ def _table(name: str, summary: list[dict[str, Any]]) -> str:
 
 
 def gains(summary: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """AUROC of strange inputs; `share` is the gain over MAP's entropy divided by that of the ensemble's same score."""
+    """AUROC of detecting unknown classes; `share` is the gain over MAP's entropy, divided by the ensemble's gain."""
     rows, scores = [row for row in summary if "AUROC of entropy" in row], ("entropy", "epistemic")
     of = {row["fit"]: row for row in rows if row["way"] == "networks"}
     if not {"map", "ensemble"} <= of.keys():

@@ -1,4 +1,4 @@
-"""What the loop costs: against a bare scan, a vmapped ensemble, a cold start. Ratios within one run.
+"""Overhead of the training loop: against a bare scan, a vmapped ensemble, a cold start. Ratios within one run.
 
 python benchmarks/loop.py -> benchmarks/results/loop.json
 """
@@ -83,7 +83,7 @@ def threads_against_vmap(size=8, steps=4000, repeats=3):
 
 
 def second_start():
-    """From calling `fit` with other hyperparameters to its return after one step: milliseconds."""
+    """Milliseconds of a one-step `fit` with other hyperparameters, after a first fit has compiled."""
     model, data = small_problem()
     tb.MAP(train=tb.Train(1)).fit(model, data, key=jax.random.key(0))
     seconds = []
@@ -96,7 +96,7 @@ def second_start():
 
 
 def import_seconds(repeats=5):
-    """`import tunbridge` on top of `import jax`, and the first fit's imports on top of that."""
+    """Seconds of `import tunbridge` after `import jax`, and of the additional imports of the first fit."""
     code = "import time, jax; t = time.perf_counter(); import tunbridge; print(time.perf_counter() - t)"
     found = [float(subprocess.run([sys.executable, "-c", code], capture_output=True).stdout) for _ in range(repeats)]
     return float(np.median(found))

@@ -1,7 +1,7 @@
-"""Markov chains: gradients a second against blackjax and numpyro, and the time until 100 predictions have converged.
+"""Markov chains: gradients per second against blackjax and numpyro, and time until 100 predictions have converged.
 
 python benchmarks/mcmc.py rates       13-50-1 tanh, 500 rows, about five minutes
-python benchmarks/mcmc.py memory      memory against steps that are not kept; compilation of a second fit
+python benchmarks/mcmc.py memory      memory by number of steps that are not kept; compilation of a second fit
 python benchmarks/mcmc.py converged   Boston housing (TUNBRIDGE_DATA), split 0, three keys, about half an hour
 each -> benchmarks/results/mcmc_*.json
 """
@@ -14,7 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-if "rates" in sys.argv or "numpyro" in sys.argv:  # numpyro's parallel chains are a host device each
+if "rates" in sys.argv or "numpyro" in sys.argv:  # numpyro's parallel chains need one host device each
     os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
 
 import jax
@@ -28,7 +28,7 @@ from tunbridge import diagnostics
 from tunbridge.runtime.loop import Options, run
 
 STEPS = 20
-"""Leapfrog steps a trajectory, where rates are measured."""
+"""Leapfrog steps per trajectory in measurements of rates."""
 
 
 PLAN = [
@@ -59,7 +59,7 @@ def table(num=500):
 
 
 def best_of(times, work):
-    """The least of some seconds."""
+    """The shortest time in seconds over some repeats."""
     found = []
     for i in range(times):
         began = time.perf_counter()
@@ -69,7 +69,7 @@ def best_of(times, work):
 
 
 def rates():
-    """Gradients a second, compiled before: HMC of 20 leapfrog steps at 4 and 64 chains, ragged NUTS at 4."""
+    """Gradients per second after compilation: HMC of 20 leapfrog steps with 4 and 64 chains, ragged NUTS with 4."""
     import blackjax
     import peers_mcmc as peers
 
@@ -104,7 +104,7 @@ def rates():
         theirs(0)
         rate["blackjax"] = gradients / best_of(3, theirs)
 
-        for name in ("parallel",) if chains <= 4 else ():  # its vectorized way was slower; at 64 chains it was not run
+        for name in ("parallel",) if chains <= 4 else ():  # its vectorized method was slower; not run at 64 chains
             hmc = peers.HMC(
                 peers.numpyro_model(scales),
                 step_size=1e-3,
@@ -133,7 +133,7 @@ def ready(loop, keys, states, _):
 
 
 def chains_only(method, made, data, seed):
-    """A fit's traces, without the judgement that follows: what peers' loops do."""
+    """The chains of a fit without the diagnostics that follow, as in the loops of the peers."""
     bound, rows = made.bind(data)
     keys = jax.random.split(jax.random.key(seed), method.run.chains)
     return run(method, tb.Target(bound, float(rows.num)), rows, method.run, keys, Options(None, False))
@@ -172,7 +172,7 @@ def ragged(made, data, log_density):
 
 
 def memory():
-    """Peak memory of a process against steps that are not kept; and traces of a second fit on other data."""
+    """Peak memory by number of steps that are not kept, and programs compiled by a second fit on other data."""
     x, y = table()
     data, found = tb.Data(x, y), {}
     for thin in (1, 10, 100):
@@ -202,7 +202,7 @@ def boston(split=0):
 
 
 def enough(functions):
-    """The least number of draws a chain from which R-hat < 1.01 and bulk ESS > 400 hold at 95 % of the inputs."""
+    """The least number of draws per chain with R-hat < 1.01 and bulk ESS > 400 at 95 % of the inputs."""
     total = functions.shape[1]
     for num in np.unique(np.linspace(0.05, 1.0, 20) * total).astype(int):
         some = functions[:, :num]
@@ -216,7 +216,7 @@ def enough(functions):
 
 
 def one(name, seed, prior):
-    """In a fresh process: seconds from the first call to enough draws, compilation and warm-up included."""
+    """Seconds from the first call to enough draws in a fresh process, compilation and warm-up included."""
     x, y, inputs = boston()
     made, data = model(FAN_IN if prior == "fan_in" else tb.priors.Normal(1.0)).bind(tb.Data(x, y))
     keys = jax.random.split(jax.random.key(seed), 4)
@@ -257,7 +257,7 @@ def one(name, seed, prior):
         flat = jax.vmap(lambda p: jax.flatten_util.ravel_pytree(p)[0])(starts)
         positions = jax.block_until_ready(peers.blackjax_chains(log_density, flat, 500, 250, keys))
         seconds = time.perf_counter() - began
-        marks["warm"] = 0.7 * seconds  # one program: the share of its gradients that warm-up takes
+        marks["warm"] = 0.7 * seconds  # warm-up and draws are one program: warm-up gets its share of the gradients
         params = jax.vmap(jax.vmap(unravel))(positions)
         functions = np.asarray(
             jax.vmap(jax.vmap(lambda p: made.outputs(p, jnp.asarray(inputs, jnp.float32))[:, 0]))(params)

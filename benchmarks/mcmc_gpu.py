@@ -1,4 +1,4 @@
-"""A thousand chains in one program on an accelerator: gradients a second against a bare scan, and resume to the bit.
+"""A thousand chains in one program on an accelerator: gradients per second against a bare scan, and bitwise resume.
 
 python benchmarks/mcmc_gpu.py [chains] -> benchmarks/results/mcmc_gpu.json
 """
@@ -19,7 +19,7 @@ from tunbridge import diagnostics
 
 
 def limit(log_density, position, draws):
-    """Gradients a second of leapfrog steps and nothing else, vmapped over chains in one scan."""
+    """Gradients per second of leapfrog steps alone, vmapped over chains in one scan."""
     slope = jax.vmap(jax.grad(log_density))
 
     @jax.jit

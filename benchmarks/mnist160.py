@@ -1,4 +1,4 @@
-"""160 digits and a network 784-256-256-10, prior N(0, 1): chains against an ensemble and MAP, on a GPU or a CPU.
+"""160 digits and a network 784-256-256-10, prior N(0, 1): chains, an ensemble and MAP compared, on a GPU or a CPU.
 
 python benchmarks/mnist160.py mnist.npz [--sampler mclmc|hmc] [--chains 8] [--warmup N] [--draws N] [--thin N]
     [--out FOLDER] [--tiny]
@@ -6,8 +6,8 @@ python benchmarks/mnist160.py mnist.npz [--sampler mclmc|hmc] [--chains 8] [--wa
 mnist.npz has x_train (rows, 28, 28) of 0 to 255, y_train, x_test, y_test. The data is the first 16 images of each
 class, pixels / 255. Writes FOLDER/mnist160.json, with histograms of R-hat of functions and weights, accuracy, and
 agreement and total variation between chains and of other methods with them; and FOLDER/mnist160.npz, with the
-probabilities that each chain gives the test images. --tiny is 20 images, a network 784-8-8-10 and a few steps: whether
-it runs.
+probabilities that each chain gives the test images. --tiny is a trial with 20 images, a network 784-8-8-10 and a few
+steps.
 """
 
 import argparse
@@ -21,7 +21,7 @@ import numpy as np
 import tunbridge as tb
 
 EACH, CLASSES, TEST, JUDGED, WEIGHTS = 16, 10, 2000, 100, 500
-"""Training images a class, classes, test images, test images at which R-hat is taken, and of how many weights."""
+"""Training images per class, classes, test images, and the numbers of test images and weights used for R-hat."""
 EDGES = [1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0]
 
 
@@ -71,13 +71,13 @@ def scores(probs: np.ndarray, labels: np.ndarray) -> dict:
 
 
 def near(probs: np.ndarray, truth: np.ndarray) -> dict:
-    """Agreement and total variation of (images, classes) with another."""
+    """Agreement and total variation between two arrays of probabilities (images, classes)."""
     same = np.mean(probs.argmax(-1) == truth.argmax(-1))
     return {"agreement": float(same), "total_variation": float(0.5 * np.abs(probs - truth).sum(-1).mean())}
 
 
 def between(by_chain: np.ndarray) -> dict:
-    """Each chain against the mean of the others: what a method could reach at best."""
+    """Agreement and total variation of each chain with the mean of the others, the best that a method could reach."""
     rest = [np.delete(by_chain, one, axis=0).mean(0) for one in range(len(by_chain))]
     found = [near(probs, other) for probs, other in zip(by_chain, rest, strict=True)]
     return {name: float(np.mean([one[name] for one in found])) for name in found[0]}

@@ -1,7 +1,7 @@
-"""Whether the fast tests notice a wrong sign, factor or index: thirty places that matter, changed one at a time.
+"""Mutation tests: thirty signs, factors and indices, changed one at a time, and whether the fast tests notice.
 
 ``python benchmarks/mutants.py [NAME ...]`` writes results/mutants.json, which `testing.py` puts into docs/testing.md.
-Each change is made in a copy of the package; the files that should notice it run until one test fails.
+Each change is made in a copy of the package; the test files that should notice it run until one test fails.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""laplace-torch: its numbers on small problems, and its times. An environment of its own, without tunbridge.
+"""laplace-torch: its results on small problems, and its times. Runs in a separate environment, without tunbridge.
 
 python benchmarks/peers_laplace.py reference tests/inference/laplace/laplace_torch.json
 python benchmarks/peers_laplace.py speed OUT.json --arrays ARRAYS.npz   the arrays are written for the other half
@@ -29,7 +29,7 @@ STRUCTURES = ("full", "kron", "diag")
 SUBSETS = ("all", "last_layer")
 BACKENDS = {"curvlinops": CurvlinopsGGN, "backpack": BackPackGGN}
 DIAGONAL = {"curvlinops": (100, 5), "backpack": (10_000, 1000)}
-"""Points and batch of a diagonal of 784-256-10: a share where all of them would take minutes."""
+"""Points and batch size for the diagonal of 784-256-10: a subset, where all points would take minutes."""
 CONVENTIONS = {
     "weights": "per layer [W, b], W is (inputs, outputs): outputs = tanh(x W1 + b1) W2 + b2; factors below likewise",
     "log_evidence": "log p(y | w) + log p(w) + d/2 log 2 pi - 1/2 log det P at the weights given, all constants in it; "
@@ -49,12 +49,12 @@ CONVENTIONS = {
 
 
 def random_weights(rng, sizes):
-    """Per layer W (inputs, outputs) of variance 1 / inputs, and b."""
+    """Random weights: per layer W (inputs, outputs) of variance 1 / inputs, and b."""
     return [(rng.normal(size=(i, o)) / np.sqrt(i), 0.3 * rng.normal(size=o)) for i, o in pairwise(sizes)]
 
 
 def problems():
-    """Two outputs and noise; three classes. Drawn by a network near the weights given."""
+    """Regression with two outputs and classification with three classes, from a network near the recorded weights."""
     rng = np.random.default_rng(0)
     found = {}
     for kind, num, sizes, sigma in (("regression", 40, (3, 5, 2), 0.3), ("classification", 60, (4, 6, 3), 1.0)):
@@ -71,7 +71,7 @@ def problems():
 
 
 def network(weights, dtype):
-    """The same network as a module."""
+    """The same network as a torch module."""
     (first, _), (second, _) = weights
     linear = [torch.nn.Linear(*w.shape, dtype=dtype) for w in (first, second)]
     with torch.no_grad():
@@ -82,13 +82,13 @@ def network(weights, dtype):
 
 
 def loader(x, y, dtype, batch=None):
-    """Rows in order; all at once unless a batch size is given."""
+    """Loader of the rows in order; all at once unless a batch size is given."""
     x, y = torch.as_tensor(x, dtype=dtype), torch.as_tensor(y)
     return DataLoader(TensorDataset(x, y.to(dtype) if y.is_floating_point() else y), batch_size=batch or len(x))
 
 
 def slopes_of(fitted, problem):
-    """Their derivatives of the log evidence, as they are written for tuning."""
+    """Derivatives of the log evidence by laplace-torch, as computed in its tuning."""
     logs = [torch.tensor([problem["precision"]]).log().requires_grad_()]
     if problem["kind"] == "regression":
         logs.append(torch.tensor([problem["sigma"]]).log().requires_grad_())
@@ -100,7 +100,7 @@ def slopes_of(fitted, problem):
 
 
 def one(problem, structure, subset):
-    """Their numbers for one structure and subset, and how far they are from numpy's."""
+    """Results of laplace-torch for one structure and subset, and their differences from numpy."""
     fitted = Laplace(
         network(problem["weights"], torch.float64),
         problem["kind"],
@@ -159,7 +159,7 @@ def reference(path):
 
 
 def timed(times, work):
-    """Median seconds of some calls."""
+    """Median seconds over repeated calls."""
     found = []
     for _ in range(times):
         began = time.perf_counter()
@@ -169,7 +169,7 @@ def timed(times, work):
 
 
 def peak(work):
-    """What the work returns, and the most MiB the process held during it (Linux)."""
+    """The return value of `work`, and the peak MiB of the process during it (Linux)."""
     Path("/proc/self/clear_refs").write_text("5")
     found = work()
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -177,7 +177,7 @@ def peak(work):
 
 
 def arrays(path):
-    """What is timed: 784-256-10 with 10,000 points and 13-50-1 with 500, float32."""
+    """Problems to time: 784-256-10 with 10,000 points and 13-50-1 with 500, float32."""
     rng = np.random.default_rng(1)
     found = {"large_x": rng.normal(size=(10_000, 784)), "large_y": rng.integers(0, 10, size=10_000)}
     found["small_x"] = rng.normal(size=(500, 13))
@@ -207,7 +207,7 @@ def fitting(held, name, structure, subset, backend, rows=None, batch=None):
 
 
 def large(held, backend, batch):
-    """784-256-10 tanh, 10,000 points."""
+    """Times for 784-256-10 tanh with 10,000 points."""
     _, before = peak(lambda: None)
     last, _ = fitting(held, "large", "kron", "last_layer", backend, batch=batch)
     every, kept = fitting(held, "large", "kron", "all", backend, batch=batch)
@@ -240,7 +240,7 @@ def tune(fitted):
 
 
 def small(held, backend):
-    """13-50-1 tanh, 500 points in one batch."""
+    """Times for 13-50-1 tanh with 500 points in one batch."""
     found = {}
     x = torch.as_tensor(held["small_x"])
     for structure, subset in ((name, subset) for subset in SUBSETS for name in STRUCTURES):
@@ -257,7 +257,7 @@ def small(held, backend):
 
 
 def case(threads, backend, batch):
-    """One number of threads and one backend, in a process of its own."""
+    """Times with one number of threads and one backend, in a process of its own."""
     torch.set_num_threads(threads)
     held = arrays(None)
     load = os.getloadavg()[0]
@@ -265,10 +265,10 @@ def case(threads, backend, batch):
 
 
 def speed(path, batch, threads):
-    """Both networks and backends, with some numbers of threads."""
+    """Times of both networks and backends, for several numbers of threads."""
     found = {"versions": versions(), "machine": platform.machine(), "dtype": "float32", "batch": batch}
     for num in threads:
-        os.environ["OMP_NUM_THREADS"] = str(num)  # some of its loops do not ask set_num_threads
+        os.environ["OMP_NUM_THREADS"] = str(num)  # some of its loops ignore set_num_threads
         for backend in BACKENDS:
             with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
                 found[f"{backend}, threads {num}"] = pool.submit(case, num, backend, batch).result()

@@ -47,7 +47,7 @@ def blackjax_chains(log_density, starts, warmup, draws, keys):
 
 
 def flat_log_density(target, data):
-    """A log density of one vector, and how to read it."""
+    """The log density of a flat vector, and the function that unravels it."""
     like = jax.eval_shape(lambda x: target.model.sample_params(jax.random.key(0), x), data.x)
     _, unravel = ravel_pytree(jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like))
     return lambda position: target.log_density(unravel(position), data), unravel
@@ -66,7 +66,7 @@ def as_numpyro(starts):
 
 
 def numpyro_functions(samples, x):
-    """(chains, draws, points) of the network's output."""
+    """Outputs of the network, (chains, draws, points)."""
     hidden = jnp.tanh(jnp.einsum("nf,cdfh->cdnh", x, samples["p0"]) + samples["p1"][:, :, None])
     return np.asarray(jnp.einsum("cdnh,cdho->cdn", hidden, samples["p2"]) + samples["p3"])
 

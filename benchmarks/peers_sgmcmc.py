@@ -1,10 +1,10 @@
-"""Stochastic-gradient samplers of posteriors (torch), timed. An environment of its own, without tunbridge.
+"""Times of the stochastic-gradient samplers of posteriors (torch). Runs in a separate environment, without tunbridge.
 
     python -W ignore benchmarks/peers_sgmcmc.py ARRAYS.npz < CASES
 
-CASES are lines with a name of `CASES` each, as often as one likes; the answer to each is a line of JSON, after a first
-line with the versions. ARRAYS.npz has x (500, 13) and y (500, 1), as benchmarks/sgmcmc_speed.py makes them. A case goes
-on where it stopped; its first call begins with some steps that are not timed.
+CASES are lines with one name of `CASES` each, any number of times; the answer to each is a line of JSON, after a first
+line with the versions. ARRAYS.npz has x (500, 13) and y (500, 1), as written by benchmarks/sgmcmc_speed.py. A case
+continues where it stopped; its first call begins with some untimed steps.
 
 The environment: torch 2.13.0, posteriors 0.1.3, numpy.
 """
@@ -29,7 +29,7 @@ SETTINGS = {"sgld": {"lr": 1e-5}, "sghmc": {"lr": 1e-2, "alpha": 0.1}, "sgnht": 
 
 
 def begin(name, num):
-    """A step on a batch, which goes on from the last; the state is written in place, which is the faster way."""
+    """A function that takes a step on a minibatch from the current state, updated in place, which is faster."""
     model = nn.Sequential(nn.Linear(13, 50), nn.Tanh(), nn.Linear(50, 1))
     params = dict(model.named_parameters())
 
@@ -51,13 +51,13 @@ def begin(name, num):
 
 
 def batches(num, steps):
-    """Rows of full batches: permutations one after the other."""
+    """Row indices of full minibatches, from one permutation after another."""
     epochs = math.ceil(steps * BATCH / num)
     return torch.cat([torch.randperm(num) for _ in range(epochs)])[: steps * BATCH].view(steps, BATCH)
 
 
 def run(step, x, y, steps):
-    """Seconds a step and the last log posterior, by the number of rows."""
+    """Seconds per step, and the last log posterior divided by the number of rows."""
     rows = batches(len(x), steps)
     began = time.process_time()
     for row in rows:

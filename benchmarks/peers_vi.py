@@ -1,13 +1,13 @@
-"""Variational inference in torch, timed. An environment of its own, without tunbridge.
+"""Times of variational inference in torch. Runs in a separate environment, without tunbridge.
 
     python -W ignore benchmarks/peers_vi.py ARRAYS.npz < CASES
 
-CASES are lines with a name of `CASES` each, as often as one likes; the answer to each is a line of JSON, after a first
-line with the versions. ARRAYS.npz has large_x, large_y, small_x and small_y, as benchmarks/vi_speed.py makes them. A
-case goes on where it stopped; its first call begins with some steps that are not timed.
+CASES are lines with one name of `CASES` each, any number of times; the answer to each is a line of JSON, after a first
+line with the versions. ARRAYS.npz has large_x, large_y, small_x and small_y, as written by benchmarks/vi_speed.py. A
+case continues where it stopped; its first call begins with some untimed steps.
 
-Training loops and settings are those of the packages' own introductions. Batches are rows of a tensor, without a
-DataLoader, which would add its own time to every method.
+Training loops and settings are those of the packages' own introductions. Minibatches are rows of a tensor, without a
+DataLoader, whose overhead would be added to every method.
 
 The environment: torch 2.13.0, bayesian-torch 0.5.0, ivon-opt 0.1.3, vbll 0.4.9, posteriors 0.1.3, numpy.
 """
@@ -30,7 +30,7 @@ from bayesian_torch.models.dnn_to_bnn import dnn_to_bnn, get_kl_loss
 from torch import nn
 
 WARM = 3
-"""Steps before the first that is timed."""
+"""Untimed steps before the first timed one."""
 NOISE = 0.3
 PACKAGES = ("torch", "bayesian-torch", "ivon-opt", "vbll", "posteriors", "torchopt", "tensordict", "numpy")
 
@@ -55,7 +55,7 @@ def point(num):
 
 
 def layers(kind):
-    """bayesian-torch's layers in the place of the linear ones, and the KL divergence as its README divides it."""
+    """bayesian-torch layers in place of the linear ones, with the KL divergence scaled as in its README."""
 
     def begin(_):
         model = classifier()
@@ -76,7 +76,7 @@ def layers(kind):
 
 
 def newton(num):
-    """IVON with one draw a step."""
+    """IVON with one draw per step."""
     model = classifier()
     optimiser = ivon.IVON(model.parameters(), lr=0.1, ess=num)
 
@@ -92,7 +92,7 @@ def newton(num):
 
 
 def last_layer(covariance):
-    """VBLL's discriminative classification; the layer predicts at every step, whether that is wanted or not."""
+    """VBLL's discriminative classification; the layer computes predictions at every step, used or not."""
 
     def begin(num):
         inner = nn.Sequential(nn.Linear(784, 256), nn.ReLU())
@@ -116,7 +116,7 @@ def last_layer(covariance):
 
 
 def diagonal(num):
-    """posteriors.vi.diag with one draw a step, the noise known."""
+    """posteriors.vi.diag with one draw per step and known noise."""
     model = nn.Sequential(nn.Linear(13, 50), nn.Tanh(), nn.Linear(50, 1))
     params = dict(model.named_parameters())
 
@@ -146,18 +146,18 @@ CASES = {
     "vbll, dense": ("large", last_layer("dense"), 16),
     "posteriors.vi.diag": ("small", diagonal, 300),
 }
-"""Data, how to begin, and the steps that are timed: an epoch of large, or a share where one would take a minute."""
+"""Data, setup, and number of timed steps: an epoch of large, or part of one where it would take a minute."""
 BATCH = {"large": 128, "small": 32}
 
 
 def batches(num, size, steps):
-    """Rows of full batches: permutations one after the other."""
+    """Row indices of full minibatches, from one permutation after another."""
     epochs = math.ceil(steps * size / num)
     return torch.cat([torch.randperm(num) for _ in range(epochs)])[: steps * size].view(steps, size)
 
 
 def run(step, x, y, size, steps):
-    """Seconds a step and the last loss."""
+    """Seconds per step and the last loss."""
     rows = batches(len(x), size, steps)
     began = time.perf_counter()
     for row in rows:

@@ -1,4 +1,4 @@
-"""What predictions cost: a million rows against the bare forward pass, memory, and milliseconds against passes.
+"""Cost of predictions: a million rows against the bare forward pass, memory, and milliseconds against passes.
 
 python benchmarks/prediction.py -> benchmarks/results/prediction.json
 """
@@ -30,7 +30,7 @@ def rows(num):
 
 @jax.jit
 def forward(weights, x):
-    """One network, written by hand."""
+    """The forward pass of one network, written by hand."""
     first, second, last = weights["layers"]
     z = jnp.tanh(x @ first["weight"] + first["bias"])
     z = jnp.tanh(z @ second["weight"] + second["bias"])
@@ -38,7 +38,7 @@ def forward(weights, x):
 
 
 def bare(networks, x):
-    """Mean and variance over the networks, block by block, with nothing else."""
+    """Mean and variance over the networks, block by block, without any overhead."""
     means, spreads = [], []
     for start in range(0, len(x), BLOCK):
         outputs = [np.asarray(forward(weights, x[start : start + BLOCK])) for weights in networks]
@@ -83,7 +83,7 @@ def memory():
 
 
 def cost_of_methods(num=1000, repeats=20):
-    """Milliseconds for a thousand rows, passes, and what a posterior holds, for every method with its defaults."""
+    """Milliseconds for a thousand rows, passes, and size of the posterior, for every method with its defaults."""
     x, found = rows(num), []
     tiny = tb.MAP(train=tb.Train(50))
     methods = {
@@ -109,7 +109,7 @@ def cost_of_methods(num=1000, repeats=20):
 
 
 def help_seconds(repeats=5):
-    """`tunbridge --help`, from the start of the process to its end."""
+    """Seconds of `tunbridge --help`, from the start of the process to its end."""
     seconds = []
     for _ in range(repeats):
         began = time.perf_counter()

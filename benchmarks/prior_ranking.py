@@ -1,8 +1,8 @@
-"""Priors ranked by evidence and by test NLL: eight priors, three real data sets, several splits.
+"""Priors ranked by evidence and by test NLL on three real data sets with several splits.
 
     python benchmarks/prior_ranking.py 1000 3 diabetes breast_cancer wine -> benchmarks/results/prior_ranking.json
 
-Each fit is tempered sequential Monte Carlo on a network of ten tanh units; it wants an accelerator.
+Each fit is tempered sequential Monte Carlo on a network of ten tanh units; an accelerator is recommended.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def table(name):
 
 
 def main(particles, splits, *names):
-    """Write the rows as they come, after those of other data sets that are there."""
+    """Write rows as they are measured, after the existing rows of other data sets."""
     rows = json.loads(OUT.read_text())["rows"] if OUT.exists() else []
     rows = [row for row in rows if row["data"] not in names]
     for name, (label, prior) in itertools.product(names, PRIORS.items()):

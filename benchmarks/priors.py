@@ -1,4 +1,4 @@
-"""Priors measured: what a density costs, and what sparse priors find.
+"""Priors: the cost of log densities, recovery by sparse priors, and the effect of the scale.
 
 python benchmarks/priors.py speed      -> benchmarks/results/prior_speed.json
 python benchmarks/priors.py sparsity   -> benchmarks/results/prior_sparsity.json
@@ -36,7 +36,7 @@ from tunbridge.model.priors import (
 )
 
 SIZE = 1000
-"""Of a square matrix of weights."""
+"""Side of a square matrix of weights."""
 ZOO = {
     "Normal": Normal(1.0),
     "Normal, unknown scale": Normal(dist.HalfNormal(1.0)),
@@ -59,7 +59,7 @@ ZOO = {
 
 
 def speed() -> None:
-    """Seconds of log p and its gradient on 10^6 weights, in turn, as a ratio to the Normal's."""
+    """Times of log p and its gradient on 10^6 weights, measured in turn, and their ratios to the Normal."""
     layout = {"layers": [{"weight": tb.networks.Leaf("weight", (0,), (1,))}]}
     weights = {"layers": [{"weight": jax.random.normal(jax.random.key(0), (SIZE, SIZE))}]}
     programs = {}
@@ -89,12 +89,12 @@ def speed() -> None:
 
 
 def sparsity() -> None:
-    """Planted sparse regression and irrelevant inputs, several problems each."""
+    """Recovery in sparse regression and with irrelevant inputs, several simulated problems each."""
     record("prior_sparsity", {"horseshoe": horseshoe(), "ard": ard(), "laplace": laplace()}, "priors.py sparsity")
 
 
 def horseshoe(problems: int = 5, rows: int = 100, columns: int = 50, used: int = 5) -> dict:
-    """100 rows, 50 columns of which 5 matter: those whose 95 % interval leaves out 0 are found."""
+    """Horseshoe on 100 rows and 50 columns, 5 of which matter: found are those whose 95 % interval excludes 0."""
     prior = ByPath({"*/bias": Normal(10.0)}, default=Horseshoe(dist.HalfCauchy(0.1), slab=dist.HalfNormal(5.0)))
     model = tb.Model(tb.networks.MLP(()), prior, tb.likelihoods.Gaussian(dist.HalfNormal(2.0)))
     found = []
@@ -118,7 +118,7 @@ def horseshoe(problems: int = 5, rows: int = 100, columns: int = 50, used: int =
 
 
 def ard(problems: int = 3) -> dict:
-    """150 rows, 3 inputs that matter and 7 of noise: medians of their scales, NUTS."""
+    """ARD on 150 rows, 3 relevant inputs and 7 of noise: posterior medians of their scales by NUTS."""
     model = tb.Model(tb.networks.MLP((8,)), ARD(dist.HalfCauchy(1.0)), tb.likelihoods.Gaussian(dist.HalfNormal(1.0)))
     medians = []
     for problem in range(problems):

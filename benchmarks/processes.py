@@ -1,4 +1,4 @@
-"""Gaussian processes beside networks: the CO2 series continued, and three tables.
+"""Gaussian processes and networks: extrapolation of the CO2 series, and three tables.
 
 TUNBRIDGE_DATA=FOLDER python benchmarks/processes.py [co2 | TABLE ...] -> benchmarks/results/processes.json, minutes.
 The folder holds series/co2.csv (weekly, Mauna Loa) and uci/NAME.npz.
@@ -27,7 +27,7 @@ HELD_OUT_FROM, SHOWN_TO = 1994.0, 2010.0
 
 
 def co2() -> tuple[np.ndarray, np.ndarray]:
-    """Means of every second month: years (months, 1) and ppm (months,)."""
+    """Means of every second month of the series: years (months, 1) and ppm (months,)."""
     with (FOLDER / "series" / "co2.csv").open() as file:
         weeks = [(row["date"][:6], float(row["co2"])) for row in csv.DictReader(file) if row["co2"]]
     months = [month for month in sorted({month for month, _ in weeks}) if int(month[4:]) % 2]
@@ -37,14 +37,14 @@ def co2() -> tuple[np.ndarray, np.ndarray]:
 
 
 def seasons() -> kernels.Kernel:
-    """A trend, a season that changes, and two kinds of irregularity (Rasmussen and Williams, section 5.4)."""
+    """Kernel of a trend, a changing season, and two kinds of irregularity (Rasmussen and Williams, section 5.4)."""
     season = kernels.ExpSquared(90.0) * kernels.ExpSineSquared(1.0, gamma=1.2)
     irregular = 0.4 * kernels.RationalQuadratic(1.2, alpha=0.8)
     return 4400.0 * kernels.ExpSquared(67.0) + 5.8 * season + irregular + 0.03 * kernels.ExpSquared(0.13)
 
 
 def fit_process(kernel, x, y, key, noise: float = 0.3, restarts: int = 1) -> tuple:
-    """A process of standardised rows, its predictive in the units of y, and the log evidence."""
+    """Fit a process to standardised rows; return its predictive in the units of y, and the log evidence."""
     scaling = tb.datasets.Scaling.of(x, y)
     began = time.perf_counter()
     process = tb.bench.ExactProcess(kernel, noise, restarts=restarts)
@@ -68,7 +68,7 @@ def band(predictive, digits: int) -> dict:
 
 
 def seasonal(kernel, x, y, key) -> tuple:
-    """A process of years since 1980 and ppm around their mean, from the values given."""
+    """Fit a process to years since 1980 and centred ppm, starting from the given hyperparameters."""
     began, middle = time.perf_counter(), float(y.mean())
     fitted = tb.bench.ExactProcess(kernel, 0.2, restarts=0).fit(x - 1980, y - middle, key=key)
     seconds = time.perf_counter() - began
@@ -76,7 +76,7 @@ def seasonal(kernel, x, y, key) -> tuple:
 
 
 def continued(key) -> dict:
-    """Bands beyond the end of the series, and scores on its last eight years."""
+    """Predictive bands beyond the end of the series, and scores on its last eight years."""
     x, y = co2()
     train = x[:, 0] < HELD_OUT_FROM
     grid = np.linspace(1985, SHOWN_TO, 300)[:, None]
@@ -128,7 +128,7 @@ def continued(key) -> dict:
 
 
 def table(name: str, key) -> tuple:
-    """((x, y) to learn from, (x, y) to be judged on): the first public split, or a fifth at random."""
+    """Training and test rows ((x, y), (x, y)): the first public split, or a random fifth for testing."""
     if name == "diabetes":
         train, test = tb.datasets.split(tb.datasets.diabetes(), key)
         return (train.x, train.y), (test.x, test.y)
@@ -139,7 +139,7 @@ def table(name: str, key) -> tuple:
 
 
 def beside(name: str) -> list[dict]:
-    """Processes and networks on one split of a table: processes once, networks with three keys."""
+    """Scores of processes and networks on one split of a table: processes once, networks with three keys."""
     train, test = table(name, jax.random.key(0))
     x, y = (np.asarray(part, np.float64) for part in train)
     model = tb.Model(

@@ -1,4 +1,4 @@
-"""Real tables and images, their splits, and the model each is given."""
+"""Real tables and images, their splits, and the model for each."""
 
 import os
 from pathlib import Path
@@ -15,29 +15,29 @@ FOLDER = Path(os.environ.get("TUNBRIDGE_DATA", "."))
 UCI = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "naval", "protein")
 CLASSES = ("growers", "breast_cancer", "digits", "mnist")
 IMAGES = 2000
-"""Training images, test images and strange ones, each."""
+"""Number of training images, of test images and of out-of-distribution images."""
 _MANY, _BATCH, _BATCH_OF_IMAGES = 5000, 1000, 500
 
 
 class Task(NamedTuple):
-    """Rows to learn from and to be judged on, and what is believed of them."""
+    """A data set with its model: training rows and test rows."""
 
     model: tb.Model
     train: tuple[np.ndarray, np.ndarray]
     test: tuple[np.ndarray, np.ndarray]
     batch_size: int | None = None
     full: bool = True
-    """Whether `tb.Laplace` keeps the whole matrix unless told."""
+    """Whether `tb.Laplace` uses the full matrix by default."""
     standardise: bool = True
     strange: np.ndarray | None = None
-    """Inputs of another kind."""
+    """Out-of-distribution inputs."""
 
     @property
     def of_classes(self) -> bool:
         return self.test[1].dtype.kind in "iu"
 
     def fit(self, method: Any, key: Any, **options: Any) -> tb.Standardised:
-        """A posterior that is asked in the units of the rows."""
+        """Fit a method; the posterior predicts in the original units of the rows."""
         if self.standardise:
             return fit_standardised(method, self.model, *self.train, key=key, progress=False, **options)
         posterior = method.fit(self.model, tb.Data(*self.train), key=key, progress=False, **options)
@@ -47,7 +47,7 @@ class Task(NamedTuple):
 
 
 def load(name: str, split: int) -> Task:
-    """A set by name: a public split of a UCI table, or rows by a seed."""
+    """Load a set by name: a public split of a UCI table, or a random split by seed."""
     if name in UCI:
         return _uci(name, split)
     return _mnist(split) if name == "mnist" else _bundled(name, split)
@@ -63,7 +63,7 @@ def _uci(name: str, split: int) -> Task:
 
 
 def _bundled(name: str, split: int) -> Task:
-    """A table of scikit-learn's: `growers` is its wine, to be told from the UCI table of that name."""
+    """A table of scikit-learn; `growers` is its wine, named differently from the UCI table wine."""
     load = {"growers": tb.datasets.wine, "breast_cancer": tb.datasets.breast_cancer, "digits": tb.datasets.digits}
     data = load[name]()
     x, y = np.asarray(data.x), np.asarray(data.y).reshape(-1).astype(int)

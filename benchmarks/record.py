@@ -1,4 +1,4 @@
-"""Results as committed JSON, with what they were measured on."""
+"""Write results as committed JSON, with a description of the machine."""
 
 import datetime
 import json
@@ -30,7 +30,7 @@ def record(name: str, figures: dict[str, Any], command: str | None = None, show:
 
 
 def recorded(name: str) -> dict[str, Any]:
-    """What the file holds, but for the machine."""
+    """The contents of the file, without the description of the machine."""
     path = RESULTS / f"{name}.json"
     found = json.loads(path.read_text()) if path.exists() else {}
     found.pop("machine", None)
@@ -38,7 +38,7 @@ def recorded(name: str) -> dict[str, Any]:
 
 
 def put(name: str, section: str, row: str, found: dict[str, Any], command: str | None = None) -> None:
-    """Add one row to a section of the file, and leave the rest as it is."""
+    """Add one row to a section of the file, and leave the rest unchanged."""
     whole = recorded(name)
     whole.setdefault(section, {})[row] = found
     record(name, whole, command, show=False)

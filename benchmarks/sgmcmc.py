@@ -1,10 +1,10 @@
-"""Stochastic-gradient MCMC on known densities: what its steps get wrong, and what puts it right.
+"""Stochastic-gradient MCMC on known densities: biases of its steps, and their corrections.
 
 python benchmarks/sgmcmc.py [--quick] [bias] [ravine] [chen]
 
--> benchmarks/results/sgmcmc.json, one section a word; without words all. A minute or two each on two cores;
---quick is a tenth of that and records nothing. `sgmcmc_rows.py` and `sgmcmc_review.py` add
-studies on data.
+-> benchmarks/results/sgmcmc.json, one section per argument; without arguments all sections. A minute or two each on
+two cores; --quick takes a tenth of that and records nothing. `sgmcmc_rows.py` and `sgmcmc_review.py` add studies on
+data.
 """
 
 import json
@@ -28,14 +28,14 @@ KEY = jax.random.key(0)
 QUICK = "--quick" in sys.argv
 CHAINS = 4
 COPIES = 100
-"""Of a density side by side, all of which tell its variance."""
+"""Independent copies of a density that are sampled together and pooled to estimate its variance."""
 STEPS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 FRICTION = 0.1
 ACCEPTED = (0.01, 0.03, 0.1, 0.3, 1.0)
 
 
 def few(num: int) -> int:
-    """A tenth if it shall be quick."""
+    """`num`, or a tenth of it with --quick."""
     return max(num // 10, 20) if QUICK else num
 
 
@@ -52,7 +52,7 @@ def drawn(method: Any, problem: tuple[tb.Model, tb.Data], **options: Any) -> tup
 
 
 def variance(values: np.ndarray) -> dict[str, float]:
-    """Of draws (chains, draws, copies) with mean 0, and its standard error over chains and copies."""
+    """Variance of draws (chains, draws, copies) with mean 0, and its standard error over chains and copies."""
     each = (values**2).mean(1)
     return {"variance": float(each.mean()), "error": float(each.std(ddof=1) / np.sqrt(each.size))}
 
@@ -62,7 +62,7 @@ def standard(w: Any) -> Any:
 
 
 def theory(name: str, eta: float, alpha: float) -> float | None:
-    """The variance that a linear recursion leaves N(0, 1) with."""
+    """Stationary variance of a sampler's linear recursion on N(0, 1)."""
     kept, half = 1.0 - alpha, 0.5 * eta
     if name == "SGLD":
         return 1.0 / (1.0 - eta / 2.0)
@@ -81,7 +81,7 @@ def theory(name: str, eta: float, alpha: float) -> float | None:
 
 
 def bias() -> dict[str, Any]:
-    """Variances of N(0, 1), a hundred at once, full gradients; acceptance of ten at once; and a decaying step."""
+    """Variances on N(0, 1), a hundred copies, full gradients; acceptance on ten copies; and a decaying step size."""
     problem = known(standard, COPIES)
     momentum = {"friction": FRICTION, "run": run(4000)}
     methods: dict[str, Callable[[float], Any]] = {
@@ -107,7 +107,7 @@ def bias() -> dict[str, Any]:
 
 
 def accepted(problem: Any, eta: float) -> dict[str, float]:
-    """How many steps of SGLD a Metropolis step by all rows would take, and the variance it leaves."""
+    """Acceptance rate of SGLD steps with a Metropolis correction, and the resulting variance."""
     values, posterior = drawn(tb.SGLD(eta, correction=tb.corrections.Metropolis(1), run=run(4000, 5)), problem)
     row = {"step": eta, "acceptance": float(np.mean(posterior.stats["acceptance"])), **variance(values)}
     print(row, flush=True)
@@ -115,7 +115,7 @@ def accepted(problem: Any, eta: float) -> dict[str, float]:
 
 
 def decaying(problem: Any, ten: Any) -> dict[str, Any]:
-    """The variance and the acceptance by eighths of a run whose steps begin at 1."""
+    """Variance and acceptance by eighths of a run whose step size decays from 1."""
     pacing = {"schedule": tb.schedules.Decaying(b=50.0, gamma=0.8), "run": run(8000, warmup=200)}
     plain = drawn(tb.SGLD(1.0, **pacing), problem)[0]
     corrected = drawn(tb.SGLD(1.0, correction=tb.corrections.Metropolis(1), **pacing), ten)[1]
@@ -135,11 +135,11 @@ def decaying(problem: Any, ten: Any) -> dict[str, Any]:
 
 NARROW = 1e-4
 PAIRS = 10
-"""Of one narrow and one wide direction, side by side."""
+"""Independent pairs of one narrow and one wide direction."""
 
 
 def ravine() -> dict[str, Any]:
-    """Ten times N(0, diag(1e-4, 1)), full gradients: variances over truth in both directions."""
+    """Ten copies of N(0, diag(1e-4, 1)), full gradients: variances relative to the truth in both directions."""
     widths = jnp.tile(jnp.array([NARROW, 1.0]), PAIRS)
 
     def log_density(w: Any) -> Any:
@@ -178,10 +178,10 @@ def ravine() -> dict[str, Any]:
 
 
 CHEN_STEP, CHEN_FRICTION, CHEN_NOISE = 0.1, 3.0, 4.0
-"""Step, friction C and the variance of the gradient's noise, in the units of the paper."""
+"""Step size, friction C and variance of the gradient noise, in the units of the paper."""
 EDGES = np.linspace(-2.4, 2.4, 49)
 WELLS = 50
-"""Double wells side by side."""
+"""Independent double wells."""
 
 
 def double_well(w: Any) -> Any:
@@ -189,7 +189,7 @@ def double_well(w: Any) -> Any:
 
 
 def share(values: np.ndarray) -> np.ndarray:
-    """The part of draws in each bin, those beyond the outermost edges in the outermost bins."""
+    """Share of draws in each bin; draws beyond the outermost edges count in the outermost bins."""
     return np.histogram(np.clip(values, EDGES[0], EDGES[-1]), EDGES)[0] / values.size
 
 
@@ -202,9 +202,9 @@ def exact_share() -> np.ndarray:
 
 
 def naive(key: Any, noise: float, friction: bool, metropolis: bool, chains: int = 4000, paths: int = 300) -> np.ndarray:
-    """HMC with noisy gradients, its momentum drawn anew every 50 steps: no friction answers the noise.
+    """HMC with noisy gradients and no friction to offset the noise; momentum is redrawn every 50 steps.
 
-    With `friction`, equation 9 of the paper instead; with `metropolis`, paths are accepted by the energy itself.
+    With `friction`, equation 9 of the paper instead; with `metropolis`, paths are accepted by the exact energy.
     """
     step = CHEN_STEP
 
@@ -237,7 +237,7 @@ def naive(key: Any, noise: float, friction: bool, metropolis: bool, chains: int 
 
 
 def chen() -> dict[str, Any]:
-    """exp(2 x^2 - x^4) with noise of variance 4 in the gradient: total variation of histograms."""
+    """Total variation of histograms for exp(2 x^2 - x^4), with noise of variance 4 in the gradient."""
     truth = exact_share()
     found: dict[str, Any] = {"edges": EDGES.tolist(), "truth": truth.round(6).tolist(), "samplers": {}}
     problem, pairs = (known(double_well, WELLS, CHEN_NOISE * n, 5000) for n in (1, 2))
@@ -267,7 +267,7 @@ def chen() -> dict[str, Any]:
 
 
 def judged(name: str, values: np.ndarray, truth: np.ndarray) -> dict[str, Any]:
-    """Draws (draws, chains, ...) against the truth, and the halves of the chains against each other."""
+    """Total variation of draws (draws, chains, ...) from the truth, and between the halves of the chains."""
     found = share(values)
     chains = values.shape[1]
     halves = [share(values[:, part]) for part in (slice(0, chains // 2), slice(chains // 2, None))]
@@ -284,7 +284,7 @@ SECTIONS = {"bias": bias, "ravine": ravine, "chen": chen}
 
 
 def save(word: str, section: dict[str, Any], script: str) -> None:
-    """Beside the sections that are there."""
+    """Write a section of the file, and leave the others unchanged."""
     if QUICK:
         return
     path = RESULTS / "sgmcmc.json"
@@ -294,7 +294,7 @@ def save(word: str, section: dict[str, Any], script: str) -> None:
 
 
 def main(sections: dict[str, Callable[[], dict[str, Any]]], script: str) -> None:
-    """The sections that are asked for, each saved as soon as it is there."""
+    """Run the requested sections, and save each as soon as it is done."""
     for word in [word for word in sys.argv[1:] if word != "--quick"] or sections:
         began = time.perf_counter()
         section = sections[word]()

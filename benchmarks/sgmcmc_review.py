@@ -1,8 +1,8 @@
-"""The experiments of a review of stochastic-gradient MCMC, and Metropolis steps beside them.
+"""The experiments of a review of stochastic-gradient MCMC, and Metropolis corrections.
 
 TUNBRIDGE_DATA=FOLDER python benchmarks/sgmcmc_review.py [--quick] [rotated] [metropolis] [logistic] [mnist] [mnist_cv]
 
--> sections of benchmarks/results/sgmcmc.json, one a word; without words all. Minutes each on two cores.
+-> sections of benchmarks/results/sgmcmc.json, one per argument; without arguments all. Minutes each on two cores.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ KEPT = 2500
 
 
 def rotated() -> dict[str, Any]:
-    """SGLD on two correlated normals, gradient noise 0.1: ESS grows with the step, the Stein discrepancy turns."""
+    """SGLD on two correlated normals, gradient noise 0.1: ESS grows with the step, Stein discrepancy has a minimum."""
     turned = np.array([[1.0, -1.0], [1.0, 1.0]]) / np.sqrt(2)
     precision = turned @ np.diag([3.0, 1.0]) @ turned.T
 
@@ -65,7 +65,7 @@ ONE_PERCENT = MANY // 100
 
 @cache
 def classes() -> dict[str, Any]:
-    """Logistic regression: rows, mode, covariance, and moments by importance draws from the normal at the mode."""
+    """Logistic regression: rows, mode, covariance, and moments by importance sampling from the normal at the mode."""
     rng = np.random.default_rng(0)
     apart = np.abs(np.subtract.outer(np.arange(FEATURES), np.arange(FEATURES)))
     factor = np.triu(rng.uniform(-0.4, 0.4, (FEATURES, FEATURES)))
@@ -92,7 +92,7 @@ def classes() -> dict[str, Any]:
     effective = 1.0 / (weights**2).sum()
     model = tb.Model(linear(FEATURES), tb.priors.Normal(PRIOR), tb.likelihoods.Bernoulli())
     start = tb.Params({"w": jnp.asarray(w, jnp.float32)})
-    # the covariance at the mode has no Monte Carlo error and differs by less than that of the importance draws
+    # the covariance at the mode has no Monte Carlo error, and differs from importance sampling by less than its error
     off = float(np.abs(np.linalg.eigvals(np.linalg.solve(covariance, exact)) - 1).max())
     return {
         "x": x, "y": y, "problem": (model, tb.Data(x, y)), "start": start, "mean": mean, "covariance": covariance,
@@ -101,7 +101,7 @@ def classes() -> dict[str, Any]:
 
 
 def metropolis() -> dict[str, Any]:
-    """Logistic regression of 100,000 rows: exact, approximate and no Metropolis steps; bias and the data they see."""
+    """Logistic regression of 100,000 rows with exact, approximate and no Metropolis steps: bias, and data per step."""
     truth = classes()
     exact, minibatch = tb.corrections.Metropolis, tb.corrections.MinibatchMetropolis
     quiet = {"gradient": tb.subsampling.ControlVariate()}
@@ -164,7 +164,7 @@ def discrepancies(values: np.ndarray, truth: dict[str, Any]) -> dict[str, float]
 
 
 def logistic() -> dict[str, Any]:
-    """Six samplers, three steps each and the default: Stein discrepancy, least ESS and bias."""
+    """Six samplers with three step sizes each and the default: Stein discrepancy, least ESS and bias."""
     truth = classes()
     found: dict[str, Any] = {"reference": truth["said"], "iterations": ITERATIONS, "samplers": {}}
     for name, steps in GRID.items():
@@ -182,7 +182,7 @@ def logistic() -> dict[str, Any]:
 
 HIDDEN, IMAGES = 100, 20_000
 DIGIT_STEPS = {"SGLD": 5e-5, "SGHMC": 4e-6, "SGNHT": 7e-6}
-"""As published; that of SGLD is halved, as the published rule moves by half the step times the gradient."""
+"""Published step sizes; that of SGLD is halved, as the published rule moves by half the step times the gradient."""
 DIGITS_RUN = 5000
 
 
@@ -208,7 +208,7 @@ def digits() -> tuple[tb.Model, tb.Data, tb.Data]:
 
 
 def log_losses(posterior: Any, y: np.ndarray, every: int) -> dict[str, list[float]]:
-    """Of the networks one by one, and of their average from the first draw on."""
+    """Log-loss of single networks, and of their running average from the first draw on."""
     logits = np.asarray(posterior.outputs, np.float64)[0]
     probs = np.exp(logits - logits.max(-1, keepdims=True))
     probs = (probs / probs.sum(-1, keepdims=True))[:, np.arange(len(y)), y]
@@ -221,7 +221,7 @@ def log_losses(posterior: Any, y: np.ndarray, every: int) -> dict[str, list[floa
 
 
 def mnist(gradient: Any = None, label: str = "") -> dict[str, Any]:
-    """Test log-loss against steps: three samplers from small weights, or control variates from a mode."""
+    """Test log-loss by steps: three samplers from small weights, or control variates from a mode."""
     model, train, test = digits()
     x, y = np.asarray(test.x), np.asarray(test.y)
     steps = few(DIGITS_RUN)

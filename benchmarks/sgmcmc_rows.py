@@ -1,8 +1,8 @@
-"""Stochastic-gradient MCMC on rows of data: what subsampling gets wrong, and what puts it right.
+"""Stochastic-gradient MCMC on rows of data: biases of subsampling, and their corrections.
 
 TUNBRIDGE_DATA=FOLDER python benchmarks/sgmcmc_rows.py [--quick] [batches] [network]
 
--> sections of benchmarks/results/sgmcmc.json, one a word; without words all. Minutes each on two cores.
+-> sections of benchmarks/results/sgmcmc.json, one per argument; without arguments all. Minutes each on two cores.
 """
 
 import warnings
@@ -56,7 +56,7 @@ def line() -> tuple[tb.Model, tb.Data, np.ndarray, np.ndarray]:
 
 
 def naive(data: tb.Data, mean: np.ndarray, size: int, judge: bool, chains: int = 100, paths: int = 300) -> np.ndarray:
-    """HMC whose leapfrog steps see a batch each; with `judge` another decides on a path, else it is taken."""
+    """HMC with one minibatch per leapfrog step; with `judge` another decides acceptance, else paths are accepted."""
     x, y, epsilon = data.x, data.y[:, 0], STEP**0.5
 
     def some(key: Any) -> tuple[Any, Any]:
@@ -93,7 +93,7 @@ def naive(data: tb.Data, mean: np.ndarray, size: int, judge: bool, chains: int =
 
 
 def batches() -> dict[str, Any]:
-    """Linear regression of 1,000 rows: the posterior variance found over the exact one, against rows a step."""
+    """Linear regression of 1,000 rows: estimated over exact posterior variance, by rows per step."""
     model, data, mean, covariance = line()
     start = tb.Params({"w": jnp.asarray(mean, jnp.float32)})
     fixed = {"friction": FRICTION, "step_size": STEP}
@@ -139,7 +139,7 @@ def table() -> tuple[tb.Model, tb.Data, np.ndarray]:
 
 
 def functions(method: Any, problem: tuple[tb.Model, tb.Data], x: np.ndarray, **options: Any) -> tuple[np.ndarray, Any]:
-    """f at x, (chains, draws, points), and the posterior."""
+    """Draws of f at x, (chains, draws, points), and the posterior."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tb.ConvergenceWarning)
         posterior = method.fit(*problem, key=KEY, progress=False, **options)
@@ -147,7 +147,7 @@ def functions(method: Any, problem: tuple[tb.Model, tb.Data], x: np.ndarray, **o
 
 
 def against(values: np.ndarray, truth: np.ndarray) -> dict[str, float]:
-    """f (chains, draws, points): deviations over those of the reference, and differences in Monte Carlo errors."""
+    """Compare f (chains, draws, points) with a reference: ratios of sd, and differences in Monte Carlo errors."""
     flat, reference = values.reshape(-1, POINTS), truth.reshape(-1, POINTS)
     ratios, centre = flat.std(0) / reference.std(0), reference.mean(0)
 
@@ -169,7 +169,7 @@ def against(values: np.ndarray, truth: np.ndarray) -> dict[str, float]:
 
 
 def network() -> dict[str, Any]:
-    """A network of 751 weights: standard deviations of f over those of NUTS, against rows a step."""
+    """A network of 751 weights: standard deviations of f relative to NUTS, by rows per step."""
     model, data, x = table()
     problem = model, data
     truth, reference = functions(tb.NUTS(run=run(400, warmup=400)), problem, x)

@@ -1,16 +1,17 @@
-"""Stochastic-gradient samplers beside blackjax, posteriors (torch) and our own optimiser, in one run on one thread.
+"""Speed of stochastic-gradient samplers against blackjax, posteriors (torch) and our optimiser, on one thread.
 
     [TUNBRIDGE_DATA=FOLDER] python benchmarks/sgmcmc_speed.py --peer PYTHON [--rounds 7] [--parts table images]
     -> benchmarks/results/sgmcmc_speed.json
 
-Small: 13-50-1 tanh, 500 rows, batches of 32, known noise. Blackjax's kernels run in one jitted `fori_loop`, with rows
-gathered by the numbers of a table made beforehand; its `sghmc` takes 10 gradients of a batch a step, as by default, and
-is timed a gradient. PYTHON is an interpreter with the packages of benchmarks/peers_sgmcmc.py, which waits while the
-others work. Images: 784-256-10 relu, batches of 128, MNIST's first 10,000 where FOLDER has mnist.npz, else noise.
+Small: 13-50-1 tanh, 500 rows, minibatches of 32, known noise. Blackjax's kernels run in one jitted `fori_loop`, with
+rows gathered by a precomputed table of indices; its `sghmc` takes 10 gradients of a minibatch per step, its default,
+and is timed per gradient. PYTHON is an interpreter with the packages of benchmarks/peers_sgmcmc.py, which waits while
+the others run. Images: 784-256-10 relu, minibatches of 128, MNIST's first 10,000 where FOLDER has mnist.npz, else
+noise.
 
-Every round times each case once, in turn, in seconds of the processor: others may use the machine meanwhile. A step is
-the difference of two runs of different length, so that compiling and what is done once drop out. A ratio is the time of
-theirs by the time of ours within a round, the median over rounds; above 1 ours is faster.
+Every round times each case once, in turn, in CPU seconds, since other work may share the machine. The time of a step is
+the difference of two runs of different length, so that compilation and other fixed costs cancel. A ratio is their time
+divided by ours within a round, the median over rounds; above 1 ours is faster.
 """
 
 import argparse
@@ -39,7 +40,7 @@ CLASSIFIER = tb.Model(tb.networks.MLP((256,), "relu"), tb.priors.Normal(1.0), tb
 SMALL, LARGE = (1_000, 11_000), (150, 250)
 """Steps of a short and of a long run."""
 INNER = 10
-"""Gradients a step of blackjax's sghmc."""
+"""Gradients per step of blackjax's sghmc."""
 RMS = tb.preconditioners.RMSprop
 OURS = {
     "sgld": tb.SGLD(PACE),
@@ -65,7 +66,7 @@ IMAGES = {
 
 
 def arrays():
-    """A table and a target; images and classes; and what the images are."""
+    """A table and a target; images and classes; and a description of the images."""
     rng = np.random.default_rng(1)
     file = Path(os.environ.get("TUNBRIDGE_DATA", ".")) / "mnist.npz"
     if file.exists():
@@ -79,7 +80,7 @@ def arrays():
 
 
 def ours(method, model, data, batch, steps):
-    """A whole fit, of as many steps."""
+    """CPU seconds of a whole fit with the given number of steps."""
     if isinstance(method, tb.MAP):
         method = tb.MAP(train=tb.Train(steps, batch))
     else:
@@ -96,7 +97,7 @@ def ours(method, model, data, batch, steps):
 
 
 def grad_estimator(num):
-    """Of the small problem, as blackjax documents it: the log likelihood of one row, and the prior's."""
+    """Log density of the small problem as blackjax documents it: the log likelihood of one row, and the log prior."""
 
     def row(params, point):
         x, y = point
@@ -112,7 +113,7 @@ def grad_estimator(num):
 
 @partial(jax.jit, static_argnums=0)
 def bare(name, x, y, table, key, steps):
-    """So many gradients in one loop."""
+    """The given number of gradients in one loop."""
     estimator = grad_estimator(len(x))
     sampler = blackjax.sgld(estimator) if name == "sgld" else blackjax.sghmc(estimator, INNER, alpha=ALPHA)
     pace = PACE if name == "sgld" else PACE**0.5
@@ -128,20 +129,20 @@ def bare(name, x, y, table, key, steps):
 
 
 def theirs(name, x, y, table, steps):
-    """Seconds of so many gradients."""
+    """Seconds for the given number of gradients."""
     began = time.process_time()
     jax.block_until_ready(bare(name, x, y, table, jax.random.key(0), jnp.int32(steps)))
     return time.process_time() - began
 
 
 def apart(run, lengths):
-    """A step, from two runs."""
+    """Seconds per step, from two runs of different length."""
     took = [run(steps) for steps in lengths]
     return (took[1] - took[0]) / (lengths[1] - lengths[0])
 
 
 def race(cases, rounds):
-    """Seconds a step by name, a value a round; every case has run before."""
+    """Seconds per step by name, one value per round, after every case has run once."""
     for case in cases.values():
         case()
     found = {name: [] for name in cases}
@@ -163,7 +164,7 @@ def summary(found):
 
 
 def small(rows, ask, rounds):
-    """All samplers, blackjax and posteriors."""
+    """The small problem with all samplers, blackjax and posteriors."""
     data = tb.Data(*rows)
     x, y = (jnp.asarray(part) for part in rows)
     orders = [np.random.default_rng(epoch).permutation(500) for epoch in range(100)]
@@ -192,7 +193,7 @@ PAIRS = (
 
 
 def large(rows, rounds):
-    """Images, against our own optimiser."""
+    """The images, against our own optimiser."""
     data = tb.Data(*rows)
     cases = {
         name: partial(apart, partial(ours, method, CLASSIFIER, data, 128), LARGE) for name, method in IMAGES.items()

@@ -1,13 +1,14 @@
-"""Samplers at the price of SGD beside other methods, by how near they come to reference posteriors.
+"""Distance of stochastic-gradient samplers and other methods to reference posteriors.
 
     [TUNBRIDGE_DATA=FOLDER] python benchmarks/sgmcmc_table.py [NAME ...] [--methods NAME ...] [--again]
-    -> benchmarks/results/sgmcmc_table.json, a row at a time; rows that are there are not made again
+    -> benchmarks/results/sgmcmc_table.json, one row at a time; existing rows are not measured again
 
-NAME is a reference of `tunbridge.bench.truth.recipes`, or `kin8nm` for the course of the NLL with time, which needs
-uci/kin8nm.npz in FOLDER. Stochastic-gradient samplers have their defaults: 4 chains, 10,000 steps of warm-up and 25,000
-after it, of which 500 are kept, batches of 32 rows (10 of the curve's 30); the others theirs. A fit is made twice with
-one key: the first time compiles what methods before it did not. Seconds are of the processor, all threads: others may
-use the machine. Example-gradients are rows that gradients of steps were taken of, all chains and members together.
+NAME is a reference of `tunbridge.bench.truth.recipes`, or `kin8nm` for the NLL over time, which needs uci/kin8nm.npz in
+FOLDER. Stochastic-gradient samplers have their defaults: 4 chains, 10,000 steps of warm-up and 25,000 after it, of
+which 500 are kept, minibatches of 32 rows (10 of the curve's 30); other methods have theirs. Each fit is made twice
+with one key; the first includes compilation that earlier methods did not trigger. Seconds are CPU seconds of all
+threads, since other work may share the machine. Example-gradients count the rows of all gradient evaluations, summed
+over chains and members.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def keep(section, name, found):
     print(section, name, shown, flush=True)
 
 
-# The course of the NLL with time, of a set with many rows
+# NLL over time, for a set with many rows
 
 
 def many_rows():
@@ -87,7 +88,7 @@ POINTS = 20
 
 
 def course(method, model, train, test):
-    """The NLL of the draws so far, of both chains, by seconds after compiling and by example-gradients."""
+    """NLL of the draws so far, pooled over both chains, by seconds after compilation and by example-gradients."""
     short = type(method)(**{**vars(method), "run": tb.Run(2, 10, 2, 1, method.run.batch_size)})
     fit(short, model, train, jax.random.key(3))
     posterior, seconds, counter = fit(method, model, train, jax.random.key(3))

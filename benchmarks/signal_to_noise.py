@@ -1,4 +1,4 @@
-"""Signal-to-noise ratios of the weights of a mean-field posterior, and what is left of it when some are removed."""
+"""Signal-to-noise ratios of the weights of a mean-field posterior, and its errors after pruning."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ FRACTIONS = (0.0, 0.5, 0.75, 0.95, 0.98)
 
 
 def scores(model: tb.Model, params: Any, part: tuple[np.ndarray, np.ndarray]) -> dict[str, float]:
-    """Of the average of networks with stacked parameters, in percent and nats."""
+    """Error in percent and NLL in nats of the average of networks with stacked parameters."""
     x, y = part
     probs = np.asarray(tb.Draws(model, jax.random.key(0), params).predict(x).probs)
     nll = -np.mean(np.log(np.maximum(probs[np.arange(len(y)), y], 1e-12)))
@@ -38,7 +38,7 @@ def pruning(posterior: tb.VariationalGaussian, ways: dict[str, Any], test: tuple
 
 
 def absolute(posterior: tb.VariationalGaussian) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Of each array of weights the absolute means and the standard deviations."""
+    """Absolute means and standard deviations of each array of weights."""
     mean = [np.abs(np.asarray(leaf)) for leaf in jax.tree.leaves(posterior.q.mean.weights)]
     return mean, [np.sqrt(np.asarray(leaf)) for leaf in jax.tree.leaves(posterior.q.variance().weights)]
 

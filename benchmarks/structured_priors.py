@@ -1,4 +1,4 @@
-"""Priors that know a network's parts: filters of a convolution, gates of an LSTM.
+"""Priors for parts of a network: filters of a convolution, gates of an LSTM.
 
 python benchmarks/structured_priors.py -> benchmarks/results/structured_priors.json
 """
@@ -21,7 +21,7 @@ METHOD = tb.MCLMC(run=tb.Run(chains=4, warmup=5000, draws=300, thin=10))
 
 
 class Convolution(eqx.Module):
-    """Filters, rectified and summed over the image, then a weighted sum."""
+    """A convolution, rectified and summed over the image, then a weighted sum."""
 
     filters: eqx.nn.Conv2d
     head: eqx.nn.Linear
@@ -45,7 +45,7 @@ def planted():
 
 
 def images(key, num):
-    """White images, and the sum of what the planted filters see in them, with noise of scale 0.1."""
+    """White-noise images, with the weighted responses of the planted filters plus noise of scale 0.1 as targets."""
     key_x, key_noise = jax.random.split(key)
     x = jax.random.normal(key_x, (num, SIDE, SIDE))
     kernels = jnp.asarray(planted(), x.dtype)[:, None]
@@ -56,7 +56,7 @@ def images(key, num):
 
 
 def filters():
-    """How large each filter is after the data, and what the used ones look like, with and without smoothness."""
+    """Posterior size of each filter, and pictures of the used ones, with and without smoothness."""
     train, test = images(jax.random.key(0), 150), images(jax.random.key(1), 500)
     network = tb.networks.from_equinox(Convolution(jax.random.key(2)))
     rest = ByPath({"head/weight": Normal(1.0)}, default=Normal(1.0))
@@ -84,10 +84,10 @@ def filters():
 
 
 def reading(posterior):
-    """Which filter is the largest of a chain, which the next; and filters times their weights in the head, so ordered.
+    """The order of filters by size in each chain, and the filters times their weights in the head, in that order.
 
-    They have shapes (chains, filters) and (chains, draws, filters, window, window). Filters may change places between
-    chains, so they are put in order in each.
+    Shapes are (chains, filters) and (chains, draws, filters, window, window). Filters may be permuted between chains,
+    so they are sorted within each.
     """
     weights = jax.vmap(jax.vmap(posterior.model.weights))(posterior.params)
     kernels = np.asarray(weights.filters.weight)[:, :, :, 0]
@@ -97,14 +97,14 @@ def reading(posterior):
 
 
 def tau(posterior, order):
-    """The median scale of each filter, in that order."""
+    """Posterior median scale of each filter, in the given order."""
     values = jax.vmap(jax.vmap(posterior.model.prior.values))(posterior.params.scales)["filters"]["filter"][0]
     chains = np.asarray(values).reshape(*values.shape[:2], FILTERS)
     return np.median([chain[:, places] for chain, places in zip(chains, order, strict=True)], axis=(0, 1)).tolist()
 
 
 def error(effects):
-    """How far the mean of the largest two filters is from the planted ones, relative, in the worst chain."""
+    """Relative error of the mean of the two largest filters from the planted ones, in the worst chain."""
     truth = planted() * np.array([1.0, -1.0])[:, None, None]
     found = effects[:, :, :USED].mean(axis=1)
     apart = [np.sqrt(np.sum((found - way[None]) ** 2, axis=(1, 2, 3))) for way in (truth, truth[::-1])]
@@ -139,7 +139,7 @@ def sequences(key, num, length=8):
 
 
 def gates():
-    """NLL and coverage of an LSTM, and the scale of each gate where it is unknown."""
+    """Scores of an LSTM by prior, and the scale of each gate where it is unknown."""
     train, test = sequences(jax.random.key(0), 200), sequences(jax.random.key(1), 1000)
     network = tb.networks.from_equinox(Recurrent(2, 6, jax.random.key(2)))
     unknown = fan_in(dist.HalfNormal(3.0))

@@ -1,4 +1,4 @@
-"""A curve of 120 points and a network 2-100-100-100-1: chains against each other and against other methods.
+"""A curve of 120 points and a network 2-100-100-100-1: chains compared with each other and with other methods.
 
 The data is that of Izmailov et al. (2021), features (x, x^2), prior scale 0.1, noise 0.02:
 izmailov_synthetic_regression.npz in the folder that TUNBRIDGE_DATA names.
@@ -6,8 +6,8 @@ izmailov_synthetic_regression.npz in the folder that TUNBRIDGE_DATA names.
     TUNBRIDGE_DATA=FOLDER python benchmarks/synthetic_regression.py [--times 1] [--work FOLDER]
     -> benchmarks/results/synthetic_regression.json
 
-Runs that are whole in the work folder are read and not made again. Seconds are of the processor, all threads, with
-compilation; gradients are of all 120 rows, a chain, warm-up included.
+Finished runs in the work folder are read instead of repeated. Seconds are CPU seconds of all threads, with compilation;
+gradients are over all 120 rows, per chain, warm-up included.
 """
 
 import argparse
@@ -26,14 +26,14 @@ import tunbridge as tb
 KEY = jax.random.key(0)
 FILE = "izmailov_synthetic_regression.npz"
 WEIGHTS = 500
-"""Of how many weights, evenly spaced among all, R-hat is taken."""
+"""Number of weights, evenly spaced among all, for which R-hat is computed."""
 SHOWN = 3
-"""Every which input is written down for the picture."""
+"""Stride of the inputs that are recorded for the picture."""
 EDGES = [1.0, 1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0, 10.0]
 
 
 PUBLISHED = {"trajectories": 100, "steps": 15_700}
-"""Of each chain in the paper's notebook: a trajectory of pi / 2 prior deviations in steps of 1e-5."""
+"""Per chain in the paper's notebook: trajectories of pi / 2 prior standard deviations in steps of 1e-5."""
 
 
 def problem() -> tuple[tb.Model, tb.Data, np.ndarray, np.ndarray]:
@@ -91,12 +91,12 @@ def curve(predictive: tb.Predictive) -> dict:
 
 
 def gradients(run: tb.Run, posterior: tb.Chains) -> float:
-    """Of all rows, a chain, warm-up included."""
+    """Gradients over all rows, per chain, warm-up included."""
     return float(np.mean(posterior.stats["gradients"])) * (run.warmup + run.draws * run.thin)
 
 
 def fit(name: str, method: tb.MAP, model: tb.Model, data: tb.Data, init: tb.Point | None, work: Path) -> tuple:
-    """A posterior and the seconds it took, now or when the work folder was filled."""
+    """A posterior and the seconds of its fit, read from the work folder if it was run before."""
     folder, began = work / name.replace(" ", "-"), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tb.ConvergenceWarning)
@@ -148,9 +148,9 @@ def main(times: int, work: Path) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=1, help="what all lengths are multiplied by; 1 takes minutes")
+    parser.add_argument("--times", type=int, default=1, help="multiplier of all run lengths (default: 1, minutes)")
     parser.add_argument(
-        "--work", type=Path, default=Path(tempfile.gettempdir()) / "synthetic", help="a folder for what is resumed from"
+        "--work", type=Path, default=Path(tempfile.gettempdir()) / "synthetic", help="folder of runs to resume from"
     )
     options = parser.parse_args()
     main(options.times, options.work)

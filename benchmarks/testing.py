@@ -1,7 +1,7 @@
-"""What the tests cost and what they notice: docs/testing.md, from one measured run of `make test` and from the mutants.
+"""Cost of the tests and the mutants that they catch: writes docs/testing.md from one measured run of `make test`.
 
 ``make testing`` runs both and this. ``python benchmarks/testing.py COSTS`` takes the file that
-``pytest -p measure --costs COSTS`` wrote; without it the page is written again from results/testing.json.
+``pytest -p measure --costs COSTS`` wrote; without COSTS the page is written again from results/testing.json.
 """
 
 import json
@@ -16,24 +16,25 @@ SHOWN = 30
 TEXT = """\
 # Testing
 
-Three commands prove three things:
+Three commands check three things:
 
 | command | what runs | goal on 2 cores |
 | --- | --- | --- |
-| `make test` | all but the slow tests, nothing compiled before | 8 minutes, 2 GB a worker |
+| `make test` | all but the slow tests, with nothing compiled before | 8 minutes, 2 GB per worker |
 | `make test-all` | the slow tests too, on Python 3.11 and 3.13 | 60 minutes |
-| `make docs` | every page, executed; a page that fails does not keep others from being built | 10 minutes |
+| `make docs` | every page, executed; a failing page does not stop the others | 10 minutes |
 
 In `make test` each method is fitted once with its defaults to a line with unknown noise and an unknown prior scale,
-whose posterior is known by quadrature. That fit must keep its promise, survive pickling and saving to the bit, and
-treat unknowns as agreed; every fourth must also resume an interrupted run to the bit, and every fourth compile nothing
-for a table of another length. A third of the likelihoods, another one each week, meet priors and networks. Answers of
-PyTorch are on file (`tests/model/networks/torch_recorded.npz`), and compared with PyTorch itself where it is installed.
-`make test-all` adds a quarter of the pairs of a method and a likelihood or a prior (another one each week), all
+whose posterior is known by quadrature. That fit must keep its promise of accuracy, survive pickling and saving to the
+bit, and treat unknowns as documented; a quarter of the methods must also resume an interrupted run to the bit, and a
+quarter must compile nothing for a table of another length. A sixth of the likelihoods, a different sixth each week,
+are combined with priors and networks. PyTorch's answers are recorded in a file
+(`tests/model/networks/torch_recorded.npz`), which is compared with PyTorch itself where it is installed.
+`make test-all` adds a quarter of the pairs of a method and a likelihood or a prior (a different quarter each week), all
 promises with three keys, and the long statistical tests.
 
-Compiling is most of what tests cost, so programs are compiled without optimisation, unless a test is marked
-`optimised`, and kept in the user's cache folder under the version of JAX and the kind of processor.
+Most of the cost of the tests is compilation, so programs are compiled without optimisation, unless a test is marked
+`optimised`, and kept in the user's cache folder, by version of JAX and type of processor.
 
 ## What tests cost
 
@@ -49,8 +50,8 @@ The {shown} most expensive tests:
 
 ## What tests notice
 
-`python benchmarks/mutants.py` changes one sign, factor or index at a time in a copy of the package and runs those of
-the fast tests that should notice: **{caught} of {all} are caught**.
+`python benchmarks/mutants.py` changes one sign, factor or index at a time in a copy of the package and runs the fast
+tests that should notice the change: **{caught} of {all} are caught**.
 
 {mutants}
 
@@ -64,7 +65,7 @@ def table(head: list[str], rows: list[list]) -> str:
 
 
 def summarise(path: str) -> dict:
-    """Figures of a run, by file and for its most expensive tests."""
+    """Figures of a run: totals per file, and its most expensive tests."""
     found = json.loads(Path(path).read_text())
     tests = found["tests"]
     files: dict[str, dict] = defaultdict(lambda: {"tests": 0, "cpu": 0.0, "programs": 0})

@@ -1,12 +1,12 @@
-"""Every method with its defaults, by how near it comes to reference posteriors, and what that costs.
+"""Distance of every method, with its defaults, to reference posteriors, and its cost.
 
     python benchmarks/truth.py [NAME ...] [--methods NAME ...] [--again]
-    -> benchmarks/results/truth.json, a row at a time; rows that are there are not made again
+    -> benchmarks/results/truth.json, one row at a time; existing rows are not measured again
 
-NAME is a reference that comes with the package. Stochastic-gradient samplers take batches of 32 rows (10 of the curve's
-30); all else is as `METHODS` gives it. Each method is fitted with several keys, one after the other: seconds are of the
-processor, all threads, and of the fits after the first, which compiles. A fit is stopped after ten minutes and says so;
-one that fails is a row with its error.
+NAME is a reference that comes with the package. Stochastic-gradient samplers use minibatches of 32 rows (10 of the
+curve's 30); everything else is as in `METHODS`. Each method is fitted with several keys, one after the other: seconds
+are CPU seconds of all threads, for the fits after the first, which compiles. A fit is stopped after ten minutes and
+marked as such; a fit that fails is recorded with its error.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from tunbridge.bench.truth.recipes import RECIPES
 
 KEYS = (11, 12)
 LIMIT = 600
-"""Seconds a fit."""
+"""Time limit per fit in seconds."""
 
 
 def methods(batch):
-    """One of each that METHODS knows."""
+    """One instance of each method in METHODS."""
     made = {name: cls() for name, cls in tb.METHODS.items()}
     for name in ("sgld", "sghmc", "sgnht"):
         made[name] = tb.METHODS[name](run=tb.Run(4, 10_000, 500, 50, batch))
@@ -33,7 +33,7 @@ def methods(batch):
 
 
 def row(method, problem):
-    """Means and deviations over keys, or why there are none."""
+    """Means and standard deviations over keys, or the error."""
     found = []
     for key in KEYS:
         try:
@@ -63,5 +63,5 @@ if __name__ == "__main__":
             if chosen and (options.again or name not in recorded("truth").get(section, {})):
                 found = row(method, problem)
                 put("truth", section, name, found)
-                jax.clear_caches()  # programs of a hundred fits are more than a process may map
+                jax.clear_caches()  # the programs of a hundred fits exceed the memory maps allowed per process
                 print(section, name, {part: value for part, value in found.items() if part != "notes"}, flush=True)

@@ -1,13 +1,13 @@
-"""Variational inference beside torch's packages on the same data, in one run on one thread.
+"""Times of variational inference and of torch packages on the same data, in one run on one thread.
 
     [TUNBRIDGE_DATA=FOLDER] python benchmarks/vi_speed.py --peer PYTHON [--rounds 5] [--methods NAME ...]
     -> benchmarks/results/vi_speed.json
 
-PYTHON is an interpreter with the packages of benchmarks/peers_vi.py, which waits while the other side works: every
-round times each method of both sides once, in turn. Images are MNIST's first 10,000 where FOLDER has mnist.npz, else
-noise. A step of ours is the difference of two fits of different length, so that compiling and what is done once drop
-out; the first fit, which compiles, is given beside it. Methods that the registry does not have are left out. A ratio is
-the time of theirs by the time of ours, the median over rounds; above 1 ours is faster.
+PYTHON is an interpreter with the packages of benchmarks/peers_vi.py, which waits while the other side runs: every round
+times each method of both sides once, in turn. Images are MNIST's first 10,000 where FOLDER has mnist.npz, else noise.
+Our time per step is the difference of two fits of different length, so that compilation and other fixed costs cancel;
+the first fit, which compiles, is recorded separately. Methods that are not in the registry are left out. A ratio is
+their time divided by ours, the median over rounds; above 1 ours is faster.
 """
 
 import argparse
@@ -34,7 +34,7 @@ REGRESSION = tb.Model(tb.networks.MLP((50,)), tb.priors.Normal(1.0), tb.likeliho
 
 
 class Setting(NamedTuple):
-    """A network, its batches, the steps of a short and a long fit, and which of theirs each of ours is held against."""
+    """A network, its minibatch size, the steps of a short and a long fit, and the peer methods for each of ours."""
 
     size: str
     model: tb.Model
@@ -68,7 +68,7 @@ SETTINGS = {
 
 
 def arrays():
-    """Images and classes, a table and a target; and what the images are."""
+    """Images and classes, a table and a target; and a description of the images."""
     rng = np.random.default_rng(1)
     file = Path(os.environ.get("TUNBRIDGE_DATA", ".")) / "mnist.npz"
     if file.exists():
@@ -84,7 +84,7 @@ def arrays():
 
 
 def fit_seconds(name, setting, data, steps):
-    """A whole fit."""
+    """Seconds of a whole fit."""
     method = tb.METHODS[name](train=tb.Train(steps, setting.batch))
     began = time.perf_counter()
     posterior = method.fit(setting.model, data, key=jax.random.key(0), progress=False)
@@ -93,14 +93,14 @@ def fit_seconds(name, setting, data, steps):
 
 
 def step_seconds(name, setting, data):
-    """One step, from two fits."""
+    """Seconds per step, from two fits of different length."""
     short, long = setting.lengths
     took = [fit_seconds(name, setting, data, steps) for steps in (short, long)]
     return (took[1] - took[0]) / (long - short)
 
 
 def race(setting, data, names, ask, rounds):
-    """Seconds a step by name, a value a round, of ours and theirs; and the first fits of ours."""
+    """Seconds per step by name, one value per round, for our methods and the peers; and our first fits."""
     cases = list(dict.fromkeys(case for against in setting.against.values() for case in against))
     first = {name: fit_seconds(name, setting, data, setting.lengths[0]) for name in names}
     for name in names:
@@ -131,7 +131,7 @@ def summary(steps, setting, rows):
 
 
 def compare(setting, held, chosen, ask, rounds):
-    """One network: both sides and their ratios."""
+    """Results for one network: both sides and their ratios."""
     data = tb.Data(held[f"{setting.size}_x"], held[f"{setting.size}_y"])
     names = [name for name in setting.against if name in chosen and name in tb.METHODS]
     ours, theirs, first = race(setting, data, names, ask, rounds)

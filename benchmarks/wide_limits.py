@@ -1,4 +1,4 @@
-"""What priors over weights become in wide networks, against what theory says.
+"""Wide-network limits of priors over weights, compared with theory.
 
 python benchmarks/wide_limits.py [PART ...] -> benchmarks/results/wide_limits.json, minutes on two cores.
 """
@@ -17,7 +17,7 @@ from scipy import stats
 import tunbridge as tb
 
 X = np.array([[1.0, 0.0, -0.5], [0.8, 0.4, -0.5], [-1.0, 0.5, 1.0], [0.1, -1.5, 0.7]])
-"""Four inputs at which functions are held against each other."""
+"""Four inputs at which functions are compared."""
 SCALE, DRAWS = 1.4, 4000
 NOISE = 0.1
 
@@ -38,7 +38,7 @@ def functions(model: tb.Model, x: np.ndarray, key, num: int) -> np.ndarray:
 
 
 def kernels(model: tb.Model, x: np.ndarray, key, num: int) -> np.ndarray:
-    """The covariance of the outputs over the last layer's weights given all others, (num, points, points)."""
+    """Covariance of the outputs under random last-layer weights, given all others, (num, points, points)."""
     model, data = model.bind(tb.Data(x, np.zeros(len(x))))
     width, scale = model.network.hidden[-1], model.prior.scale.scale
     features = {"weight": jnp.eye(width), "bias": jnp.zeros(width)}
@@ -111,9 +111,9 @@ def line() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def weighed(model: tb.Model, key, num: int) -> dict:
-    """The posterior mean of the network: hidden layers drawn from the prior, weighed by p(y | hidden layer).
+    """Posterior mean by importance sampling: hidden layers from the prior, weighted by p(y | hidden layer).
 
-    Given the hidden layer everything is normal, so this is exact but for the number of draws.
+    Given the hidden layer everything is normal, so this is exact up to the finite number of draws.
     """
     x, y, test = line()
     found = kernels(model, np.concatenate([x, test]), key, num)
@@ -172,7 +172,7 @@ def posterior(key) -> dict:
 
 
 FAMILIES = {"normal": 2.0, "student t, df 3": 2.0, "cauchy": 1.0}
-"""How output weights are distributed, and the alpha of their scale H^(-1/alpha)."""
+"""Distributions of output weights, with the alpha of their scale H^(-1/alpha)."""
 LAWS = {"normal": tb.priors.Normal(1.0), "student t, df 3": tb.priors.StudentT(3.0), "cauchy": tb.priors.Cauchy(1.0)}
 
 
@@ -183,7 +183,7 @@ def output_weights(key, family: str, width: int):
 
 
 def heavy(key, num: int = 50_000) -> list[dict]:
-    """f(x) of networks of sign units: the largest unit's share, quantile ratios, the tail index."""
+    """Statistics of f(x) for networks of sign units: the largest unit's share, quantile ratios, the tail index."""
 
     def draw(family, width, one):
         key_hidden, key_last = jax.random.split(one)
@@ -216,7 +216,7 @@ def theory() -> dict:
 
 
 def bottleneck(width: int, narrow: int) -> tb.Model:
-    """Two wide relu layers joined by `narrow` linear units."""
+    """Networks with two wide relu layers joined by `narrow` linear units."""
     names, axes = ("in", "join", "out", "last"), tb.networks.Leaf("weight", (0,), (1,))
 
     def init(_, x):
@@ -242,7 +242,7 @@ JOINED = tb.bench.WideKernel(("relu", "identity", "relu"), (SCALE**2,) * 4, (SCA
 
 
 def deep_process(narrow: int, key, num: int) -> np.ndarray:
-    """Draws of a deep Gaussian process: a process of `narrow` outputs, and a process of these."""
+    """Draws of a deep Gaussian process: a process with `narrow` outputs, followed by a process on these."""
     key_inner, key_outer = jax.random.split(key)
     inner = normals(matrix(LAYER, X), key_inner, num * narrow).reshape(num, narrow, len(X)).transpose(0, 2, 1)
     with jax.enable_x64(True):

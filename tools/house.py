@@ -1,7 +1,7 @@
-"""What the house looks like from outside, in numbers: ``python tools/house.py [FOLDER]`` prints a table.
+"""Print a table of code metrics of the package: ``python tools/house.py [FOLDER]``.
 
-Files and their lengths, how deep classes are derived, how often a method that does something is replaced in a derived
-class, lines written twice, names that users see, and the files that know the samplers by name: what a new one touches.
+Files and their lengths, depth of inheritance, overrides of concrete methods, duplicated lines, public names, and the
+files that mention a sampler by name, which a new sampler would have to touch.
 """
 
 import ast
@@ -14,25 +14,25 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parents[1]
 ALIKE = 8
-"""From how many equal lines on code counts as written twice."""
+"""Least number of equal consecutive lines that count as duplicated."""
 
 
 class Class(NamedTuple):
-    """A class of the package, by what its source says."""
+    """A class of the package, as read from its source."""
 
     name: str
     bases: tuple[str, ...]
     concrete: frozenset[str]
-    """Methods and properties that do something."""
+    """Methods and properties with an implementation."""
 
 
 def trees(folder: Path) -> dict[Path, ast.Module]:
-    """The syntax of every file."""
+    """Syntax tree of every file."""
     return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.py"))}
 
 
 def classes(found: dict[Path, ast.Module]) -> dict[str, Class]:
-    """Every class by its name; of two with the same name the first."""
+    """Every class by its name; the first of two with the same name."""
     table: dict[str, Class] = {}
     for tree in found.values():
         for node in ast.walk(tree):
@@ -67,13 +67,13 @@ def ancestors(name: str, table: dict[str, Class]) -> list[Class]:
 
 
 def depth(name: str, table: dict[str, Class]) -> int:
-    """How many classes of the package lie one above another, itself included."""
+    """Depth of inheritance within the package, the class itself included."""
     above = [depth(base, table) for base in table[name].bases if base in table and base != name]
     return 1 + max(above, default=0)
 
 
 def overrides(table: dict[str, Class]) -> list[tuple[str, str]]:
-    """(class, method) for each method that replaces one that does something."""
+    """(class, method) for each method that overrides a concrete one."""
     return [
         (name, method)
         for name, one in table.items()
@@ -83,7 +83,7 @@ def overrides(table: dict[str, Class]) -> list[tuple[str, str]]:
 
 
 def twice(folder: Path) -> int:
-    """Windows of equal lines that occur in two places; imports and blank lines do not count."""
+    """Number of repeated windows of equal lines; imports and blank lines do not count."""
     seen: Counter[tuple[str, ...]] = Counter()
     for path in sorted(folder.rglob("*.py")):
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
@@ -93,7 +93,7 @@ def twice(folder: Path) -> int:
 
 
 def names(package: Path) -> int:
-    """What the stubs of the package offer."""
+    """Number of names that the stubs of the package import."""
     imports = [
         alias.asname or alias.name
         for stub in package.rglob("*.pyi")
@@ -105,7 +105,7 @@ def names(package: Path) -> int:
 
 
 def touched(found: dict[Path, ast.Module], package: Path, sampler: str = "SGNHT") -> list[str]:
-    """The files that name a sampler, besides the one that defines it: what its author had to change."""
+    """Files that mention a sampler, besides the one that defines it: those its author had to change."""
     places = []
     for path in (*found, *package.rglob("*.pyi")):
         tree = found.get(path) or ast.parse(path.read_text(encoding="utf-8"))

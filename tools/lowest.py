@@ -8,8 +8,8 @@ _LOWEST = re.compile(r"([\w.-]+)(?:\[[\w,]+\])?>=([\d.]+)")
 
 
 def constraints(project: dict) -> list[str]:
-    """A line for each dependency that has a lower bound: its lowest release, with the latest of its patches if it names
-    a major version alone.
+    """Constraints, one per dependency with a lower bound: its lowest release, or that major version if the bound names
+    only a major version.
     """
     extras = project["optional-dependencies"]
     asked = [*project["dependencies"], *extras["flax"], *extras["keras"]]

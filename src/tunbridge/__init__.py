@@ -1,7 +1,7 @@
 """Bayesian deep learning you can check.
 
-A Model is a Network, a Prior and a Likelihood. A Method turns a model and data into a Posterior. A posterior pushed
-through the network is a Predictive.
+A Model is a Network, a Prior and a Likelihood. A Method turns a Model and data into a Posterior. A Posterior pushed
+through the Network is a Predictive.
 """
 
 import logging
@@ -17,7 +17,7 @@ _find, __dir__, __all__ = names.attach(__name__)
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version  # a tenth of a second that help texts do not need
+        from importlib.metadata import version  # importing takes 0.1 s, which help texts do not need
 
         return version("tunbridge")
     return _find(name)

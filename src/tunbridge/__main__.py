@@ -1,10 +1,10 @@
-"""`python -m tunbridge` is the command line, and `tunbridge` too."""
+"""Entry point of the command line: `tunbridge`, or `python -m tunbridge`."""
 
 import sys
 
 
 def main() -> None:
-    """Run the command line; an interrupt while it is being imported ends with a line, as one later does."""
+    """Run the command line; an interrupt during imports ends with a short message, like later interrupts."""
     try:
         from tunbridge import cli
 

@@ -66,7 +66,7 @@ def test_predictions_of_classes_come_with_probabilities(fitted):
 def test_a_fit_ends_with_its_verdict(fitted):
     numbers, classes = ((fitted / f"{name}.txt").read_text() for name in ("numbers", "classes"))
     assert "map predicts mass $g$ to within " in numbers
-    assert "map names the right species in " in classes
+    assert "map predicts the right species for " in classes
     assert "each time gives " in classes
 
 
@@ -152,7 +152,7 @@ def test_compare_writes_one_report_about_all(tmp_path):
     assert "Target 'species': one of 2 classes ('Adélie', 'Gentoo & co')." in said
     page = (tmp_path / "out" / "report.html").read_text()
     assert "species by 6 methods" in page
-    for words in ("What to use", "What answers cost", "map calibrated", "nats a row", "<pre>tunbridge fit "):
+    for words in ("What to use", "Cost of prediction", "map calibrated", "nats per row", "<pre>tunbridge fit "):
         assert words in page
     for words in ("ms a row", "NLL on 12 test rows", "use "):
         assert words in said
@@ -303,13 +303,14 @@ def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
     said, error = process.communicate(timeout=60)
     assert process.returncode == 130, error
     assert (
-        error == f"\nInterrupted. {run / 'checkpoint'} holds what was reached; the same command goes on from there.\n"
+        error
+        == f"\nInterrupted. {run / 'checkpoint'} holds the progress so far; the same command resumes from there.\n"
     )
     assert said == ""
     code, _, another = call(*common, "--out", run, "--seed", 1)
     assert code == 2
     assert '"seed": 0' in another
-    assert "--overwrite to drop it" in another
+    assert "--overwrite to discard it" in another
     assert [path.name for path in run.iterdir()] == ["checkpoint"]
     for out in (run, tmp_path / "whole"):
         assert call(*common, "--out", out)[0] == 0

@@ -44,7 +44,7 @@ def test_runs_that_disagree_are_refused_with_the_numbers_of_the_checks(rows, tmp
     out = tmp_path / "mine.npz"
     code, _, error = call("reference", "make", rows, "-t", "y", "--out", out, "--draws", "20", *SHORT)
     assert code == 1
-    assert "This run is no reference: " in error
+    assert "This run is not a reference: " in error
     assert "limit 0.1" in error
     assert not out.exists()
 

@@ -55,12 +55,21 @@ def test_the_verdict_comes_first(page):
     (said,) = re.findall(r'</h1><p class="verdict">(.*?)</p><p class="lead">', text)
     assert "ensemble predicts mass $g$ to within " in said
     assert "(RMSE); guessing the mean gives " in said
-    assert re.search(r"Its 90 % intervals held \d+% of the 12 test rows: ", said)
+    assert re.search(r"Its 90 % intervals covered \d+% of the 12 test rows: ", said)
 
 
 def test_it_says_what_was_fitted_and_what_came_of_it(page):
     text = page.read_text()
-    for words in ("In words", "RMSE", "NLL", "CRPS", "90 % coverage", "seconds", "Calibration", "epistemic sd"):
+    for words in (
+        "Notes on the methods",
+        "RMSE",
+        "NLL",
+        "CRPS",
+        "90 % coverage",
+        "seconds",
+        "Calibration",
+        "epistemic sd",
+    ):
         assert words in text
     for words in ("MLP(hidden=(4,)", "LogNormal", "Gamma", "Ensemble(method=MAP", "jax ", "seed"):
         assert words in text

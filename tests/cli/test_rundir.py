@@ -65,7 +65,7 @@ def test_a_fault_at_the_report_loses_no_steps_and_the_same_command_goes_on(fault
         patch.setattr(Rows, "report", fails)
         code, _, error = _fit(tmp_path)
     assert code == (130 if isinstance(fault, KeyboardInterrupt) else 1)
-    assert "the same command goes on from there" in error
+    assert "the same command resumes from there" in error
     assert _names(tmp_path / "run") == ["checkpoint"]
     assert _fit(tmp_path)[0] == 0
     assert _names(tmp_path / "run") == ["posterior.npz", "report.html", "run.json"]

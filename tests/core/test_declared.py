@@ -57,7 +57,7 @@ WRONG = [
     ({"pair": ("a",)}, "pair= as a tuple of text and a whole number"),
     ({"function": 3}, "function= as a function"),
     ({"prior": tb.priors.Normal}, r"got the class Normal\. Write Normal\(\.\.\.\)"),
-    ({"key": 0}, r"key= as a key, as jax\.random\.key\(0\)"),
+    ({"key": 0}, r"key= as a key, such as jax\.random\.key\(0\)"),
 ]
 
 

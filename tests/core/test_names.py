@@ -55,7 +55,9 @@ def test_a_registered_class_has_a_name_and_is_written_to_files(mine):
 
 
 def test_names_that_are_taken_or_lead_nowhere_are_refused(mine):
-    with pytest.raises(tb.InputError, match=r"a new name for a method; got 'map', of tunbridge\.inference\.point"):
+    with pytest.raises(
+        tb.InputError, match=r"a new name for a method; got 'map', the name of tunbridge\.inference\.point"
+    ):
         tb.METHODS.register("map", plugin.Stroll)
     for wrong in ("nowhere:Stroll", "core.plugin:Nothing", "core.plugin:math", "core.plugin"):
         with pytest.raises(tb.InputError, match="a class of a module"):

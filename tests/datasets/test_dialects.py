@@ -28,7 +28,7 @@ def test_letters_are_read_in_the_encoding_of_the_file(encoding, tmp_path):
     sheet = tables.read(path)
     assert sheet.table.to_pydict() == {"größe": [1, 2], "ort": ["Köln", "Málaga"]}
     told = encoding in ("cp1252", "latin-1")
-    assert sheet.notes == (("Its letters are read as Windows-1252 (latin-1), as they are not UTF-8.",) if told else ())
+    assert sheet.notes == (("Its text is read as Windows-1252 (latin-1), as it is not valid UTF-8.",) if told else ())
     assert tables.read(path, ["größe"]).table["größe"].to_pylist() == ["1", "2"]
 
 
@@ -101,7 +101,7 @@ def test_other_columns_tell_what_a_comma_means(tmp_path):
 def test_points_part_thousands_where_commas_are_decimal(tmp_path):
     sheet = tables.read(written(tmp_path, "a;b\n1.234;0,5\n999;1,75\n"))
     assert sheet.table["a"].to_pylist() == [1234, 999]
-    assert "points of 'a' part thousands: 1.234 is 1234." in sheet.notes[-1]
+    assert "points in 'a' separate thousands: 1.234 is 1234." in sheet.notes[-1]
     assert columns(tmp_path, "a;b\n1.25;0,5\n999;1,75\n")["a"] == [1.25, 999.0]
 
 

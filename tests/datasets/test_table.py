@@ -33,8 +33,8 @@ def test_a_csv_and_the_parquet_of_it_are_the_same_table(tmp_path):
         ("a,a,b\n1,2,3\n", "'a' more than once"),
         ("a,,b\n1,2,3\n", "none for column 2"),
         ("a,b\n1,2\n\n1,2,3\n", "2 cells in every line"),
-        ("a,b\n1,2\n\n1,2,3\n", "as there are names; got 3 in line 4"),
-        (b"a,b\n1,2\n\xe4\x81,2\n", "a byte that is neither in line 3"),
+        ("a,b\n1,2\n\n1,2,3\n", "one per column name; got 3 in line 4"),
+        (b"a,b\n1,2\n\xe4\x81,2\n", "a byte in line 3 that none of them allows"),
     ],
 )
 def test_a_broken_csv_is_refused_in_a_sentence(text, sentence, tmp_path):

@@ -75,7 +75,7 @@ def test_the_summary_has_arviz_figures_of_functions_and_unknowns(exact):
     assert rows["noise/0"]["as"] == "value"
     text = str(summary)
     for words in (
-        "4 chains of 250 draws, mean acceptance 0.80, 7.0 gradients a draw, 0 divergent, E-BFMI",
+        "4 chains of 250 draws, mean acceptance 0.80, 7.0 gradients per draw, 0 divergent, E-BFMI",
         "no reason",
     ):
         assert words in text
@@ -168,7 +168,7 @@ def test_chains_in_mirrored_modes_agree_once_symmetries_are_undone(mirrored):
 def test_weights_are_compared_as_they_are_where_symmetries_are_unknown_or_units_too_many(mirrored, monkeypatch):
     monkeypatch.setattr(mixing, "_MOST_WORK", 10.0)
     summary = mirrored.summary()
-    assert "Hidden units are too many to be matched" in str(summary)
+    assert "There are too many hidden units to match" in str(summary)
     assert summary.rows[1]["R-hat worst"] > 1.5
     bound, rows = tb.Model(
         tb.networks.from_functions(lambda k, x: {"w": jnp.zeros(3)}, lambda w, x: x @ w["w"][:, None]),

@@ -41,15 +41,15 @@ def test_points_left_out_have_the_density_and_level_of_the_closed_form(problem, 
     np.testing.assert_allclose(found.loo.elpd_i, [density for density, _ in exact], atol=0.06)
     np.testing.assert_allclose(found.pit[:, 0], [level for _, level in exact], atol=0.02)
     assert found.loo.high == 0.0
-    assert f"log density of {found.loo.elpd:,.1f}" in str(found)
+    assert f"log density is {found.loo.elpd:,.1f}" in str(found)
 
 
 def test_data_from_the_model_is_what_it_expects(found):
     assert [row["statistic"] for row in found.rows] == ["mean", "sd", "min", "max", "skew"]
     assert all(0.05 < row["p"] < 0.95 for row in found.rows)
     assert found.replicated.shape == (50, 20, 1)
-    assert "<p>Left out" in found._repr_html_()
-    assert "uniform with p = " in found.sentences[-1]
+    assert "<p>The leave-one-out log density" in found._repr_html_()
+    assert "uniform leave-one-out P(Y <= y): p = " in found.sentences[-1]
 
 
 def test_statistics_are_those_of_numpy_and_scipy(problem, found):
@@ -68,7 +68,7 @@ def test_an_outlier_stands_out(problem, posterior):
     assert rows["skew"] == 0.0
     assert found.loo.khat[3] > 0.7
     assert found.pit[3, 0] > 0.999
-    assert "There leaving out is unreliable" in " ".join(str(found).split())
+    assert "There estimates are unreliable: refit without these points" in " ".join(str(found).split())
 
 
 def test_blocks_of_points_and_keys_change_nothing_but_the_replicates(problem, posterior, found, monkeypatch):
@@ -132,7 +132,7 @@ def test_points_are_not_left_out_of_few_networks(problem, posterior):
     found = point.check(problem.data)
     assert found.loo is None
     assert found.pit is None
-    assert "Points cannot be left out" in str(found)
+    assert "Leave-one-out estimates need at least" in str(found)
     assert len(found.rows) == 5
 
 

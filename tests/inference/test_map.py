@@ -313,7 +313,7 @@ def test_a_result_that_is_not_finite_is_not_returned(key):
     [
         ({"init": {"w": 1.0}}, "init= as tb.Params"),
         ({"init": tb.Params({"layers": []})}, "init= of shapes"),
-        ({"key": 0}, "key= as a key, as jax.random.key"),
+        ({"key": 0}, "key= as a key, such as jax.random.key"),
         ({"callbacks": print}, "callbacks= as a list"),
     ],
 )

@@ -149,7 +149,7 @@ def test_a_step_size_that_explodes_ends_in_a_warning_with_its_number():
 def test_a_start_of_no_finite_density_is_refused_with_a_sentence():
     model, rows = MODEL.bind(DATA)
     params = jax.jit(model.sample_params)(jax.random.key(0), rows.x)._replace(noise=(jnp.asarray(-200.0),))
-    with pytest.raises(tb.NumericalError, match="NaN or infinite where it starts or has come to"):
+    with pytest.raises(tb.NumericalError, match="NaN or infinite at its start or at its current position"):
         tb.HMC(run=RUN).fit(MODEL, DATA, key=jax.random.key(0), init=params, progress=False)
 
 

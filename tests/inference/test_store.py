@@ -106,7 +106,9 @@ def test_a_custom_network_is_loaded_with_its_model(network, tmp_path):
         back = tb.load(tmp_path, model=given)
         assert same(back, posterior)
     assert equal(back.predict(X).mean, posterior.predict(X).mean)
-    with pytest.raises(tb.LoadError, match=rf"its network \(.*{type(network).__name__}\) is your own: pass tb.load"):
+    with pytest.raises(
+        tb.LoadError, match=rf"it lacks your own network \(.*{type(network).__name__}\): pass the model, as in tb.load"
+    ):
         tb.load(tmp_path)
 
 
@@ -123,7 +125,7 @@ def test_a_mixture_of_equinox_networks_comes_back(tmp_path):
         ({"network": own(width=5)}, r"v \(4, 1\) stands where the model has v \(5, 1\)"),
         ({"network": module()}, r"v \(4, 1\) stands where the model has"),
         ({"network": tb.networks.MLP((4,))}, r"v \(4, 1\) stands where the model has layers/0/bias \(4,\)"),
-        ({"prior": tb.priors.Normal(2.0)}, r"its prior is Normal\(scale=1.0\), that of model= is Normal\(scale=2.0\)"),
+        ({"prior": tb.priors.Normal(2.0)}, r"its prior is Normal\(scale=1.0\), but model= has Normal\(scale=2.0\)"),
         ({"likelihood": tb.likelihoods.Gaussian(0.2)}, "its likelihood is Gaussian"),
     ],
 )
@@ -218,7 +220,7 @@ SYSTEM = {"class": "os:system", "fields": {"command": "touch ran"}}
         (_set("posterior", to=SYSTEM), "'os:system', which is not in the table"),
         (_set("model", "prior", to=SYSTEM), "'os:system', which is not in the table"),
         (_set("model", "prior", to={"class": "MLP", "fields": {}}), "do not fit together"),
-        (_set("model", "prior", to={"custom": "os.system"}), r"its prior \(os.system\) is your own"),
+        (_set("model", "prior", to={"custom": "os.system"}), r"it lacks your own prior \(os.system\): pass the model"),
         (_set("model", "inputs", to=3), "no save writes"),
         (_set("model", to=[]), "no save writes"),
         (_set("posterior", "class", to="subprocess.Popen"), "not in the table"),
@@ -227,7 +229,7 @@ SYSTEM = {"class": "os:system", "fields": {"command": "touch ran"}}
         (_set("posterior", "fields", "__class__", to="Point"), "a field '__class__'"),
         (_set("posterior", "fields", "params", to=None), "params= as a Params"),
         (_set("posterior", "fields", "model", to=None), "model= as a Model"),
-        (_set("posterior", "fields", "key", to=3), "key= as a key, as jax"),
+        (_set("posterior", "fields", "key", to=3), "key= as a key, such as jax"),
         (_set("posterior", to=5), "do not fit together"),
         (_set("posterior", "fields", "params", to={"weights": [["a", 1]]}), "a stands where the model has layers"),
         (_set("posterior", "fields", "params", to={"weights": [1]}), "no save writes"),

@@ -198,7 +198,7 @@ def test_targets_of_another_shape_are_refused(labels):
         metrics.accuracy(predictive, np.full(300, 3))
     with pytest.raises(tb.InputError, match="both positives and negatives"):
         metrics.auroc([0.1, 0.2], [True, True])
-    with pytest.raises(tb.InputError, match="a score for each label"):
+    with pytest.raises(tb.InputError, match="one score per label"):
         metrics.auroc([0.1, 0.2], [True])
 
 

@@ -217,10 +217,10 @@ def test_targets_that_do_not_fit_are_refused_at_the_door(likelihood, y, said, ke
         (lambda: Ordinal(4, [0.0, 1.0]), "3 cutpoints for 4 classes; got 2"),
         (lambda: Ordinal(cutpoints=(dist.Normal(0.0, 1.0), dist.HalfNormal(1.0))), "gaps \\(classes - 2,\\)"),
         (lambda: Ordinal().sample_noise(jax.random.key(0)), "a number of classes"),
-        (lambda: MultiTask([Gaussian(1.0)], (1, 2)), "how many columns"),
+        (lambda: MultiTask([Gaussian(1.0)], (1, 2)), "a number of columns of y for each"),
         (lambda: MultiTask([Bernoulli()], (2,)), "one column of labels"),
         (lambda: MultiTask(["gaussian"]), "tasks= as .* a likelihood with the methods"),
-        (lambda: BOTH.distribution(jnp.zeros((2, 6))), "tasks that have met their data"),
+        (lambda: BOTH.distribution(jnp.zeros((2, 6))), "a MultiTask that is bound to data"),
     ],
 )
 def test_bad_parts_are_refused(make, said):

@@ -123,7 +123,7 @@ def test_a_wrong_number_of_layer_scales_is_refused(key):
 @pytest.mark.parametrize("scale", [np.array([1.0, 0.5]), dist.HalfNormal(1.0).expand([2])])
 def test_a_scale_that_is_not_one_number_is_refused(scale, key):
     model = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(scale), tb.likelihoods.Gaussian(1.0))
-    with pytest.raises(tb.InputError, match=r"one number a scale; got shape \(2,\)"):
+    with pytest.raises(tb.InputError, match=r"one number per scale; got shape \(2,\)"):
         tb.MAP().fit(model, tb.Data([[1.0]], [1.0]), key=key)
 
 

@@ -78,7 +78,7 @@ def test_the_crps_of_counts_is_the_ranked_probability_score_and_their_pit_is_dra
     level = np.asarray(tb.metrics.pit(counts, y, key))[:, 0]
     assert (np.where(y > 0, steps[np.maximum(y.astype(int) - 1, 0)], 0.0) <= level + 1e-6).all()
     assert (level <= steps[y.astype(int)] + 1e-6).all()
-    with pytest.raises(tb.InputError, match="key= for whole numbers"):
+    with pytest.raises(tb.InputError, match="key= for counts or ordered classes"):
         tb.metrics.pit(counts, y)
 
 

@@ -160,7 +160,7 @@ def test_a_full_disk_loses_nothing(tmp_path):
 
 
 def test_a_failure_keeps_what_was_saved(tmp_path):
-    with pytest.raises(tb.NumericalError, match="holds what was saved"):
+    with pytest.raises(tb.NumericalError, match="holds the last checkpoint saved before this step"):
         Walk(fail_at=30, run=tb.Run(1, 5, 60)).fit(model(), table(), key=jax.random.key(3), checkpoint=tmp_path)
     assert 0 < _steps(tmp_path) <= 30
 

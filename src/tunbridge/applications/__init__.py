@@ -1,4 +1,4 @@
-"""What posteriors are good for: smaller networks."""
+"""Applications of posteriors: compressing networks."""
 
 from tunbridge.applications import compression
 

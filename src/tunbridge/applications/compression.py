@@ -1,4 +1,4 @@
-"""Smaller networks: weights that are small beside their own uncertainty are set to 0 :cite:p:`blundell2015weight`."""
+"""Pruning: weights that are small relative to their uncertainty are set to 0 :cite:p:`blundell2015weight`."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,28 +24,28 @@ from tunbridge.model.networks.layout import require_known
 from tunbridge.predict.parts import check_one_task
 
 FRACTIONS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.98)
-"""How many of the weights a curve removes, unless told."""
+"""Fractions of the weights that `pruning_curve` removes by default."""
 
 
 def signal_to_noise(posterior: Posterior) -> PyTree:
-    r"""Of each weight the ratio :math:`|\mu| / \sigma` of its posterior mean and standard deviation.
+    r"""Each weight's ratio :math:`|\mu| / \sigma` of posterior mean to posterior standard deviation.
 
-    A weight that is known has an infinite ratio, one that is known to be 0 the ratio 0. Where the prior's scales are
-    unknown, weights are taken at their mean, and a ratio says nothing of the uncertainty about them.
+    A weight without uncertainty has an infinite ratio, or the ratio 0 if it is 0. If the prior's scales are unknown,
+    the weights are computed with the scales at their posterior mean, so the ratios ignore uncertainty about the scales.
 
     Parameters
     ----------
     posterior
-        Of normal weights: `VariationalGaussian`, `LowRankGaussian` or `StructuredGaussian`, whole or pruned, in the
-        units of the data or not. Correlated weights count by their own variances.
+        A normal posterior over weights: `VariationalGaussian`, `LowRankGaussian` or `StructuredGaussian`, also pruned
+        or `Standardised`. Correlations are ignored: each weight counts by its marginal variance.
     """
     return _ratios(*_moments(_inner(posterior)))
 
 
 def decibels(ratios: PyTree) -> PyTree:
-    r"""Ratios as :math:`20 \log_{10} (|\mu| / \sigma)`: an amplitude's, so that 0 dB is :math:`|\mu| = \sigma`.
+    r"""Ratios in dB as amplitudes, :math:`20 \log_{10} (|\mu| / \sigma)`, so that 0 dB is :math:`|\mu| = \sigma`.
 
-    Papers that write dB without a formula may mean half as many.
+    Papers that give dB without a formula may use :math:`10 \log_{10}`, which is half of this.
 
     Examples
     --------
@@ -57,25 +57,26 @@ def decibels(ratios: PyTree) -> PyTree:
 
 
 def prune_by_snr(posterior: Posterior, fraction: float, *, biases: bool = True) -> Posterior:
-    r"""Set those weights to 0 that have the smallest :math:`|\mu| / \sigma` :cite:p:`blundell2015weight`.
+    r"""Set the weights with the smallest :math:`|\mu| / \sigma` to 0 :cite:p:`blundell2015weight`.
 
-    Weights that are left keep their distribution: nothing is fitted again. Correlated ones are not conditioned on the
-    zeros.
+    The remaining weights keep their distribution: nothing is refitted, and correlated weights are not conditioned on
+    the zeros.
 
     Parameters
     ----------
     posterior
         As in `signal_to_noise`.
     fraction
-        Of the weights to remove, from 0 to 1, counted over the whole network.
+        Fraction of the weights to remove, from 0 to 1, counted over the whole network.
     biases
-        Whether biases and norms count and may go; False leaves them alone, and needs a network that tells its roles.
+        Whether biases and the parameters of norms are counted and may be removed. False keeps them all, and needs a
+        network whose layout gives the role of each parameter.
     """
     return _outer(posterior, _prune(_inner(posterior), fraction, "snr", biases))
 
 
 def prune_by_magnitude(posterior: Posterior, fraction: float, *, biases: bool = True) -> Posterior:
-    r"""Set those weights to 0 that have the smallest :math:`|\mu|`: what to compare `prune_by_snr` with.
+    r"""Set the weights with the smallest :math:`|\mu|` to 0, as a baseline for `prune_by_snr`.
 
     Parameters
     ----------
@@ -89,13 +90,13 @@ def prune_by_magnitude(posterior: Posterior, fraction: float, *, biases: bool = 
 
 @dataclasses.dataclass(frozen=True)
 class PruningCurve(tables.Table):
-    """What `pruning_curve` found: a row a fraction."""
+    """The table that `pruning_curve` returns: one row per fraction."""
 
     caption = "pruning"
     sentences = ()
 
     rows: list[dict[str, Any]]
-    """By what, the fraction removed, the number of weights kept, the error or RMSE, and the NLL."""
+    """For each fraction: the criterion, the fraction removed, the number of weights kept, error or RMSE, and NLL."""
 
 
 def pruning_curve(
@@ -108,22 +109,22 @@ def pruning_curve(
     key: Key | None = None,
     num: int | None = None,
 ) -> PruningCurve:
-    """How well a network predicts with ever fewer of its weights.
+    """Scores of a posterior as growing fractions of its weights are set to 0.
 
     Parameters
     ----------
     posterior
-        What `prune_by_snr` or `prune_by_magnitude` takes.
+        A posterior that `prune_by_snr` or `prune_by_magnitude` accepts.
     data
-        Rows to be judged on, in the units that `predict` speaks.
+        Rows to score on, in the units that `predict` takes and returns.
     fractions
-        Of the weights to remove.
+        Fractions of the weights to remove.
     by
         "snr" or "magnitude".
     biases
         As in `prune_by_snr`.
     key, num
-        Those of `Posterior.predict`: the same for every fraction.
+        Passed to `Posterior.predict`, the same for every fraction.
     """
     check_one_task(posterior.model.likelihood)
     truth = posterior.model.likelihood.check(data.y)
@@ -150,15 +151,15 @@ def _prune(posterior: Posterior, fraction: float, by: str, biases: bool) -> Prun
     mean, sd = _moments(posterior)
     scores = _ratios(mean, sd) if by == "snr" else jax.tree.map(np.abs, mean)
     kept = _kept(scores, fraction, _candidates(posterior.model, mean, biases))
-    whole = posterior
+    unpruned = posterior
     if isinstance(posterior, Pruned):
-        whole, kept = posterior.posterior, jax.tree.map(np.logical_and, kept, posterior.kept)
+        unpruned, kept = posterior.posterior, jax.tree.map(np.logical_and, kept, posterior.kept)
     kept = jax.tree.map(jnp.asarray, kept)
-    return Pruned(posterior.model, posterior.key, whole, kept, notes=whole.notes, provenance=whole.provenance)
+    return Pruned(posterior.model, posterior.key, unpruned, kept, notes=unpruned.notes, provenance=unpruned.provenance)
 
 
 def _kept(scores: PyTree, fraction: float, candidates: np.ndarray) -> PyTree:
-    """False at the smallest scores among the candidates."""
+    """A mask that is False at the smallest scores among the candidates."""
     flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(scores)])
     places = np.flatnonzero(candidates)
     smallest = places[np.argsort(flat[places], kind="stable")[: round(fraction * len(places))]]
@@ -168,7 +169,7 @@ def _kept(scores: PyTree, fraction: float, candidates: np.ndarray) -> PyTree:
 
 
 def _candidates(model: Model, weights: PyTree, biases: bool) -> np.ndarray:
-    """Which of all weights, in one vector, count."""
+    """Which weights, raveled into one vector, are counted and may be removed."""
     layout = model.network.layout(weights)
     if not biases:
         require_known(layout, "biases=False")
@@ -182,9 +183,9 @@ def _ratios(mean: PyTree, sd: PyTree) -> PyTree:
 
 
 def _moments(posterior: Posterior) -> tuple[PyTree, PyTree]:
-    """Mean and standard deviation of the network's own weights, at the mean of the prior's scales."""
+    """Mean and standard deviation of the network's weights, with the prior's scales at their mean."""
     if isinstance(posterior, Pruned):
-        mean, sd = (jax.tree.map(np.multiply, part, posterior.kept) for part in _moments(posterior.posterior))
+        mean, sd = (jax.tree.map(np.multiply, moment, posterior.kept) for moment in _moments(posterior.posterior))
         return mean, sd
     if isinstance(posterior, StructuredGaussian):
         centre, variance = posterior.params, posterior.covariance.diagonal()
@@ -200,7 +201,7 @@ def _moments(posterior: Posterior) -> tuple[PyTree, PyTree]:
 
 
 def _raw_moments(posterior: Posterior) -> tuple[Params, PyTree]:
-    """The mean of everything, and the variances of raw weights."""
+    """The mean of all parameters, and the variances of the raw weights."""
     if isinstance(posterior, VariationalGaussian):
         return posterior.q.mean, posterior.q.variance().weights
     if isinstance(posterior, LowRankGaussian):
@@ -212,7 +213,7 @@ def _raw_moments(posterior: Posterior) -> tuple[Params, PyTree]:
 
 
 def _refuse_mixing(model: Model, params: Params) -> None:
-    """InputError unless each weight is a multiple of its own raw coordinate: else zeros would not stay zeros."""
+    """Raise InputError unless each weight is a multiple of its own raw coordinate, so that zeros stay zeros."""
     if not model.elementwise(params):
         raise InputError(
             "a prior under which each weight is a scale times one number",
@@ -222,18 +223,18 @@ def _refuse_mixing(model: Model, params: Params) -> None:
 
 
 def _inner(posterior: Posterior) -> Posterior:
-    """That of the standardised model."""
+    """The posterior inside a `Standardised`; any other posterior itself."""
     return posterior.posterior if isinstance(posterior, Standardised) else posterior
 
 
 def _outer(posterior: Posterior, pruned: Pruned) -> Posterior:
-    """What answers in the units of the data where `posterior` does."""
+    """The pruned posterior, wrapped in the scaling of `posterior` if that is `Standardised`."""
     return dataclasses.replace(posterior, posterior=pruned) if isinstance(posterior, Standardised) else pruned
 
 
 def _refused(posterior: Posterior) -> InputError:
     return InputError(
-        "a posterior of normal weights with a mean and a variance each",
+        "a normal posterior with a mean and a variance for each weight",
         type(posterior).__name__,
-        "Fit tb.MeanField or tb.BayesByBackprop; of Linearised pass its gaussian; prune the members of a Mixture.",
+        "Fit tb.MeanField or tb.BayesByBackprop, pass a Linearised's gaussian, or prune the members of a Mixture.",
     )

@@ -1,4 +1,4 @@
-"""Methods against the truth and against each other."""
+"""Comparisons of methods with each other, with baselines, with exact answers and with reference posteriors."""
 
 from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
 from tunbridge.bench.baselines.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel

@@ -1,4 +1,4 @@
-"""The command line: one command a file. It parses, calls and prints; nothing is computed here."""
+"""The command line, one file per command: it parses options, calls the library and prints the results."""
 
 import gc
 import os
@@ -49,25 +49,26 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line: a wrong call ends with one sentence and exit code 2, an interrupt 130, other failures 1.
+    """Run the command line; exit with code 2 after a wrong call, 130 after an interrupt, 1 after any other failure.
 
-    Compiled programs are kept for the next call; see `tunbridge.runtime.programs`.
+    Every error is printed as one sentence. Compiled programs are cached on disk for the next call; see
+    `tunbridge.runtime.programs`.
     """
-    gc.set_threshold(100_000, 50, 100)  # what imports make stays: looking through it again and again costs 0.3 s
+    gc.set_threshold(100_000, 50, 100)  # objects made by imports are never freed: scanning them repeatedly costs 0.3 s
     try:
         app()
     except SystemExit as end:
-        if end.code == 130:  # typer's answer to an interrupt
+        if end.code == 130:  # typer's exit code for an interrupt
             cause = getattr(end.__context__, "__cause__", None)
             print(f"\nInterrupted. {cause if isinstance(cause, KeyboardInterrupt) else ''}".rstrip(), file=sys.stderr)
         raise
-    except Exception as error:  # no traceback reaches a user, unless asked for
+    except Exception as error:  # users see a traceback only if they ask for it
         if os.environ.get("TUNBRIDGE_DEBUG"):
             raise
-        sys.exit(_said(error))
+        sys.exit(_print_error(error))
 
 
-def _said(error: Exception) -> int:
+def _print_error(error: Exception) -> int:
     from tunbridge.core.errors import InputError, TunbridgeError
 
     sentence = str(error)

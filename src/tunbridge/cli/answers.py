@@ -1,4 +1,4 @@
-"""A predictive as columns of a table."""
+"""Predictions as a table."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from tunbridge.datasets.encoding import Encoding
 
 
 def answers(predictive: Predictive, encoding: Encoding, mass: float, numbers: np.ndarray | None) -> pa.Table:
-    """A row a point; with `numbers`, the number of each row in its file comes first."""
+    """Return a table with one row per point; with `numbers`, the row numbers in the file are the first column."""
     columns: list[tuple[str, Any]] = [] if numbers is None else [("row", numbers)]
     columns += _classes(predictive, encoding) if encoding.classes else _numbers(predictive, encoding, mass)
     names = distinct([name for name, _ in columns])
@@ -20,7 +20,7 @@ def answers(predictive: Predictive, encoding: Encoding, mass: float, numbers: np
 
 def _numbers(predictive: Predictive, encoding: Encoding, mass: float) -> list[tuple[str, Any]]:
     lower, upper = predictive.interval(mass)
-    parts = {
+    statistics = {
         "mean": predictive.mean,
         "sd": predictive.std,
         f"lower_{100 * mass:g}": lower,
@@ -29,7 +29,11 @@ def _numbers(predictive: Predictive, encoding: Encoding, mass: float) -> list[tu
         "epistemic_sd": np.sqrt(predictive.epistemic),
     }
     targets = enumerate(encoding.targets)
-    return [(f"{t.name}_{part}", np.asarray(v)[:, i]) for i, t in targets for part, v in parts.items()]
+    return [
+        (f"{target.name}_{statistic}", np.asarray(values)[:, i])
+        for i, target in targets
+        for statistic, values in statistics.items()
+    ]
 
 
 def _classes(predictive: Predictive, encoding: Encoding) -> list[tuple[str, Any]]:

@@ -1,4 +1,4 @@
-"""What `tunbridge bench` says and asks: lists of names and numbers, the bar, the tables."""
+"""Parts of `tunbridge bench`: lists of names and numbers, where jobs run, the progress bar, the tables."""
 
 import contextlib
 import os
@@ -23,38 +23,38 @@ from tunbridge.core.files import replacing
 
 
 def names(given: str) -> list[str]:
-    """Names with commas between them."""
+    """Split a comma-separated list of names."""
     return [name.strip() for name in given.split(",") if name.strip()]
 
 
 def numbers(given: str) -> list[int] | None:
-    """Numbers and ranges with commas between them; None where nothing is given.
+    """Parse comma-separated numbers and ranges; None for an empty list.
 
     Examples
     --------
     >>> numbers("0-2,7")
     [0, 1, 2, 7]
     """
-    found: list[int] = []
+    parsed: list[int] = []
     for part in names(given):
         match = re.fullmatch(r"(\d+)(?:-(\d+))?", part)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise InputError("--splits as numbers and ranges with commas", repr(given), "Write 0-4,7.")
-        found += range(int(match[1]), int(match[2] or match[1]) + 1)
-    return sorted(set(found)) or None
+        parsed += range(int(match[1]), int(match[2] or match[1]) + 1)
+    return sorted(set(parsed)) or None
 
 
 def check_jobs(jobs: int) -> None:
-    """InputError unless there is a process to work."""
+    """Raise InputError unless there is at least one process."""
     if jobs < 1:
         raise InputError("--jobs of at least 1", f"{jobs}", "Use as many as there are cores.")
 
 
 @contextlib.contextmanager
 def spread(backend: str, jobs: int) -> Iterator[None]:
-    """Work goes to processes of this machine, or to a Dask cluster.
+    """Run joblib's work on processes of this machine, or on a Dask cluster.
 
-    The cluster is the one whose scheduler DASK_SCHEDULER_ADDRESS names, else one of this machine.
+    The cluster is the one whose scheduler is at DASK_SCHEDULER_ADDRESS, else a new one on this machine.
     """
     if backend == "loky":
         with joblib.parallel_config(backend="loky", n_jobs=jobs):
@@ -75,7 +75,7 @@ def spread(backend: str, jobs: int) -> Iterator[None]:
 
 
 class Bar:
-    """Rows done of all, what was done last, and the time left; nothing where there is no terminal."""
+    """A progress bar: rows done, rows in all, the time left and the latest row; hidden if there is no terminal."""
 
     def __init__(self, plan: Sequence[Job], store: Store, show: bool):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -104,20 +104,20 @@ class Bar:
         self._bar.stop()
 
     def advance(self, done: Done) -> None:
-        """One more."""
+        """Count one more row, and show it as the latest."""
         row = done.row
         self._bar.update(self._task, advance=1, last=f"{row['task']} {row['split']} {row['method']} {row['status']}")
 
 
 def write(rows: list[dict[str, Any]], suite: str, out: Path) -> str:
-    """What a terminal shows of the rows of a suite; the same as a page, in Markdown and as CSV in the folder."""
+    """Write a suite's rows to the folder as a page, Markdown and CSV; return the table for the terminal."""
     board = Leaderboard.of(rows)
-    said = [str(board)]
+    tables = [str(board)]
     if suite == "uci":
-        said.append(str(board.beside(published(suite))))
+        tables.append(str(board.beside(published(suite))))
     command = shlex.join(["tunbridge", *sys.argv[1:]])
     texts = (page(rows, f"Benchmark: {suite}", command), board.to_markdown(), board.to_csv())
     for name, text in zip(WRITTEN, texts, strict=True):
         with replacing(out / name) as file:
             file.write(text.encode())
-    return "\n".join(said).rstrip()
+    return "\n".join(tables).rstrip()

@@ -9,8 +9,8 @@ import typer
 
 from tunbridge.cli import options
 
-_OWN = ("methods", "out", "no_baselines", "overwrite", "quiet")
-"""Options that are not those of `tunbridge fit`, or that name what this call writes."""
+_COMPARE_ONLY = ("methods", "out", "no_baselines", "overwrite", "quiet")
+"""Options that `tunbridge fit` does not have, or that concern only what this call writes."""
 
 
 def compare(
@@ -18,7 +18,7 @@ def compare(
     data: options.DataFile,
     target: options.Target,
     methods: Annotated[
-        str, typer.Option("--methods", "-m", help="methods to compare, separated by commas (default: a few quick ones)")
+        str, typer.Option("--methods", "-m", help="methods, separated by commas (default: a few quick ones)")
     ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="write the report to this folder")] = Path("comparison"),
     task: options.TaskOption = None,
@@ -35,7 +35,7 @@ def compare(
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit several methods to the same rows of a table, judge them on the same others, and write a report."""
+    """Fit several methods to the same training rows, score them on the same test rows, and write a report."""
     from tunbridge.cli.rundir import RunDir
     from tunbridge.datasets.table import check_readable
     from tunbridge.runtime import programs
@@ -67,7 +67,7 @@ def compare(
     if not quiet:
         print("\n".join(rows.said()))
     with folder.writing():
-        found = rows.judge(
+        comparison = rows.judge(
             chosen,
             baselines=not no_baselines,
             seed=seed,
@@ -75,28 +75,28 @@ def compare(
             checkpoint=folder.checkpoint,
             progress=not quiet,
         )
-        best = found.recommendation.method
+        best = comparison.recommendation.method
         command = "" if best is None else fit_command(context, best)
-        folder.finish(rows.report(f"{', '.join(target)} by {len(found.rows)} methods", found, seed, command))
-    print(to_text(found.rows).rstrip())
-    print(to_text(found.costs).rstrip())
-    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))
+        folder.finish(rows.report(f"{', '.join(target)} by {len(comparison.rows)} methods", comparison, seed, command))
+    print(to_text(comparison.rows).rstrip())
+    print(to_text(comparison.costs).rstrip())
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(comparison), *comparison.sentences)))
     if command:
         print(f"To fit it: {command}")
     print(f"Report: {folder.report}")
 
 
 def fit_command(context: typer.Context, method: str) -> str:
-    """The call of `tunbridge fit` with the options that this call was given, and one method."""
+    """Return the `tunbridge fit` command for one method, with the options given to this call."""
     words = ["tunbridge", "fit", str(context.params["data"])]
     for option in context.command.params:
         source = context.get_parameter_source(option.name)
-        if option.name in (*_OWN, "data") or source is None or source.name != "COMMANDLINE":
+        if option.name in (*_COMPARE_ONLY, "data") or source is None or source.name != "COMMANDLINE":
             continue
         value, name = context.params[option.name], max(option.opts, key=len)
         if isinstance(value, bool):
             words += [name]
             continue
-        for each in value if isinstance(value, list | tuple) else [value]:
-            words += [name, str(each)]
+        for item in value if isinstance(value, list | tuple) else [value]:
+            words += [name, str(item)]
     return shlex.join([*words, "--method", method])

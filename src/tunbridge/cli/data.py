@@ -9,12 +9,12 @@ Bundled = Literal["diabetes", "breast_cancer", "wine", "digits"]
 
 
 def data(
-    name: Annotated[Bundled, typer.Argument(help="data set to write")],
+    name: Annotated[Bundled, typer.Argument(help="dataset to write")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="write to this .csv, .tsv or .parquet file (default: NAME.csv)")
     ] = None,
 ) -> None:
-    """Write a real table to try the other commands on."""
+    """Write a real dataset to a file, to try the other commands on."""
     from tunbridge.datasets import table as tables
     from tunbridge.datasets.bundled import as_table
 

@@ -23,7 +23,7 @@ def demo(
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Show what this is for: a real table, and a curve with a gap beside its reference posterior; one report."""
+    """Demonstrate the package: a real table, and a curve with a gap beside its reference posterior; one report."""
     from tunbridge.runtime import programs
 
     programs.settle_order()
@@ -57,7 +57,7 @@ def demo(
         )
         if not quiet:
             print(f"1. {_TARGET.capitalize()} of {rows.table.num_rows} wines from their other measurements.")
-        found = rows.judge(
+        comparison = rows.judge(
             named(_ON_TABLE),
             baselines=False,
             seed=seed,
@@ -65,16 +65,16 @@ def demo(
             checkpoint=folder.checkpoint,
             progress=not quiet,
         )
-        print(to_text(found.rows).rstrip())
+        print(to_text(comparison.rows).rstrip())
         if not quiet:
-            print("2. A curve with a gap in its data, whose posterior is known by long chains of NUTS.")
+            print("2. A curve with a gap in its data, whose posterior is known from long chains of NUTS.")
         gap = fit_gap(named(_ON_CURVE), key=jax.random.key(seed), progress=not quiet)
         print(to_text(gap.rows).rstrip())
-        method = found.recommendation.method
+        method = comparison.recommendation.method
         words = ["tunbridge", "fit", str(data), "--target", _TARGET, "--test-share", str(_SHARE), "--seed", str(seed)]
         command = shlex.join([*words, "--method", method]) if method else ""
-        folder.finish(rows.report(f"{_TARGET} of wines", found, seed, command, gap_section(gap)))
-    sentences = (rows.verdict(found), *found.sentences, *gap.sentences)
+        folder.finish(rows.report(f"{_TARGET} of wines", comparison, seed, command, gap_section(gap)))
+    sentences = (rows.verdict(comparison), *comparison.sentences, *gap.sentences)
     print("\n".join(textwrap.fill(sentence, 118) for sentence in sentences))
     print(f"To fit it: {command}" if command else "No method is recommended.")
     print(f"Report: {folder.report.resolve()}")

@@ -30,7 +30,7 @@ def fit(
     overwrite: options.Overwrite = False,
     quiet: options.Quiet = False,
 ) -> None:
-    """Fit a Bayesian neural network to a table, and write its posterior and a report."""
+    """Fit a Bayesian neural network to a table; write its posterior and a report."""
     from tunbridge.cli.rundir import RunDir
     from tunbridge.core.names import METHODS
     from tunbridge.datasets.table import check_readable
@@ -63,7 +63,7 @@ def fit(
         print("\n".join(rows.said()))
     chosen = METHODS[method]()
     with folder.writing():
-        found = rows.judge(
+        comparison = rows.judge(
             {method: chosen},
             baselines=False,
             seed=seed,
@@ -71,10 +71,15 @@ def fit(
             checkpoint=folder.checkpoint,
             progress=not quiet,
         )
-        facts = {"encoding": rows.encoding.to_json(), "scores": plain(found.rows), "read": rows.said(), "seed": seed}
+        facts = {
+            "encoding": rows.encoding.to_json(),
+            "scores": plain(comparison.rows),
+            "read": rows.said(),
+            "seed": seed,
+        }
         facts["conventions"] = rows.conventions.to_json()
-        page = rows.report(f"{', '.join(target)} by {method}", found, seed)
-        folder.finish(page, found.posteriors[method], facts)
-    print(to_text(found.rows).rstrip())
-    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(found), *found.sentences)))
+        page = rows.report(f"{', '.join(target)} by {method}", comparison, seed)
+        folder.finish(page, comparison.posteriors[method], facts)
+    print(to_text(comparison.rows).rstrip())
+    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(comparison), *comparison.sentences)))
     print(f"Posterior: {out}  Report: {folder.report}")

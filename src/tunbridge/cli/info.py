@@ -7,7 +7,7 @@ import typer
 
 
 def info(run: Annotated[Path, typer.Argument(help="folder written by `tunbridge fit`")]) -> None:
-    """Say what a folder holds: how its table was read, the model and method, scores, warnings, versions."""
+    """Describe the fit in a folder: how its table was read, the model and method, scores, warnings and versions."""
     from tunbridge.cli.rundir import RunDir
 
     facts = RunDir(run).facts()

@@ -1,4 +1,4 @@
-"""What a class is, in words."""
+"""One-line descriptions of classes, taken from their docstrings."""
 
 import ast
 import importlib
@@ -9,14 +9,14 @@ import tunbridge
 
 
 def first_words(place: str) -> str:
-    """The first sentence of the docstring of "module:Class" without its citations, up to its first formula."""
+    """Return the first paragraph of the docstring of "module:Class", without citations and up to its first formula."""
     paragraph = _docstring(*place.split(":")).strip().split("\n\n")[0]
     sentence = re.sub(r"\s*:cite:\w:`[^`]*`", "", paragraph).split(":math:")[0]
     return " ".join(sentence.replace("`", "").replace("*", "").split()).rstrip(" ,:.")
 
 
 def _docstring(module: str, name: str) -> str:
-    """Of a class; a module of Tunbridge is read as text, as importing it brings JAX."""
+    """Return a class's docstring; a module of Tunbridge is parsed as text, because importing it would import JAX."""
     package, *parts = module.split(".")
     if package != tunbridge.__name__:
         return getattr(importlib.import_module(module), name).__doc__ or ""

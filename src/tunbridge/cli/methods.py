@@ -2,7 +2,7 @@
 
 
 def methods() -> None:
-    """List the methods, what each is and what it promises of problems with a known answer."""
+    """List the methods: what each is, and what it promises on problems with a known answer."""
     from tunbridge.cli.listing import first_words
     from tunbridge.core.names import METHODS
     from tunbridge.core.tables import to_text

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options shared by several commands."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +26,7 @@ LikelihoodOption = Annotated[
 Weights = Literal["normal", "laplace", "studentt", "horseshoe", "ard"]
 PriorOption = Annotated[
     Weights,
-    typer.Option("--prior", help="prior over the weights, with an unknown scale"),
+    typer.Option("--prior", help="prior over the weights, of unknown scale"),
 ]
 Ignore = Annotated[list[str], typer.Option(help="column to ignore; repeat for several")]
 Categorical = Annotated[
@@ -36,27 +36,29 @@ DropMissing = Annotated[bool, typer.Option("--drop-missing", help="ignore rows w
 TestShare = Annotated[float, typer.Option(help="share of rows held out for testing")]
 Hidden = Annotated[str | None, typer.Option(help="units per hidden layer (default: 50,50)")]
 Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
-Seconds = Annotated[float | None, typer.Option(help="time limit per method in seconds, without compilation")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the contents of the folder")]
+Seconds = Annotated[
+    float | None, typer.Option(help="limit on the training time of a fit in seconds, compilation excluded")
+]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the results in the folder")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print only results and errors")]
 
 
 def check_seconds(seconds: float | None) -> None:
-    """InputError unless there is time."""
+    """Raise InputError unless the time limit is positive; None is no limit."""
     if seconds is not None and not seconds > 0:
         raise InputError("--seconds above 0", f"{seconds}", "Leave it out for no limit.")
 
 
 def check_parent(out: Path) -> None:
-    """InputError unless a file can be written there."""
+    """Raise InputError unless the folder of the file `out` exists."""
     if not out.resolve().parent.is_dir():
         raise InputError("a file in a folder that exists", f"{out}", "Make the folder first.")
 
 
 def check_folder(out: Path, results: Iterable[str], replaced: bool, way_out: str) -> None:
-    """InputError unless `out` can be a folder, and holds none of these results or may lose them."""
+    """Raise InputError if `out` is not a folder, or holds any of these results and they may not be replaced."""
     if out.exists() and not out.is_dir():
         raise InputError("a folder as --out", f"the file {out}", "Name another.")
-    there = [name for name in results if (out / name).exists()]
-    if there and not replaced:
-        raise InputError("an --out without results in it", f"{out / there[0]}", f"Name another, or {way_out}.")
+    existing = [name for name in results if (out / name).exists()]
+    if existing and not replaced:
+        raise InputError("an --out without results in it", f"{out / existing[0]}", f"Name another, or {way_out}.")

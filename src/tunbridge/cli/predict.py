@@ -16,10 +16,10 @@ def predict(
         Path | None,
         typer.Option("--out", "-o", help="write to this .csv, .tsv or .parquet file (default: standard output)"),
     ] = None,
-    mass: Annotated[float, typer.Option(help="probability that an interval covers")] = 0.9,
+    mass: Annotated[float, typer.Option(help="probability mass of the intervals")] = 0.9,
     drop_missing: options.DropMissing = False,
 ) -> None:
-    """Predict the rows of a table: mean, spread and interval, or the probability of each class."""
+    """Predict the rows of a table: mean, standard deviation and interval, or the probability of each class."""
     import numpy as np
 
     from tunbridge.cli.rundir import RunDir
@@ -34,8 +34,8 @@ def predict(
     if out is not None:
         tables.check_writable(out)
     facts = RunDir(run).facts()
-    encoding, like = Encoding.from_json(facts.get("encoding")), Conventions.from_json(facts.get("conventions"))
-    sheet = tables.read(data, encoding.text, like)
+    encoding, conventions = Encoding.from_json(facts.get("encoding")), Conventions.from_json(facts.get("conventions"))
+    sheet = tables.read(data, encoding.text, conventions)
     for note in sheet.notes:
         print(f"Note: {note}", file=sys.stderr)
     tables.require(sheet.table, encoding.columns, data)
@@ -51,6 +51,6 @@ def predict(
     from tunbridge.cli.answers import answers
     from tunbridge.inference.store import load
 
-    found = answers(load(run).predict(x), encoding, mass, kept + 1 if drop_missing else None)
-    text = tables.write(found, out)
-    print(text.rstrip() if text is not None else f"{found.num_rows} rows in {out}")
+    predictions = answers(load(run).predict(x), encoding, mass, kept + 1 if drop_missing else None)
+    text = tables.write(predictions, out)
+    print(text.rstrip() if text is not None else f"{predictions.num_rows} rows in {out}")

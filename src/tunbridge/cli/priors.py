@@ -9,9 +9,9 @@ from tunbridge.cli import options
 
 
 def priors(
-    out: Annotated[Path | None, typer.Option(help="draw the priors to this file (.png, .svg or .pdf)")] = None,
+    out: Annotated[Path | None, typer.Option(help="plot a gallery of priors to this file (.png, .svg or .pdf)")] = None,
 ) -> None:
-    """List the priors over weights and what each is; with --out, draw their densities, pulls and functions."""
+    """List the priors over weights; with --out, plot densities, pull towards zero and functions of examples."""
     from tunbridge.cli.listing import first_words
     from tunbridge.core.names import PRIORS
     from tunbridge.core.tables import to_text

@@ -12,16 +12,18 @@ Action = Literal["list", "show", "make"]
 
 def reference(
     action: Annotated[Action, typer.Argument(help="list references, show one, or make one")],
-    name: Annotated[str, typer.Argument(help="a reference, a recipe, or a file of rows")] = "",
-    target: Annotated[list[str], typer.Option("--target", "-t", help="column to predict (with a file of rows)")] = [],  # noqa: B006
+    name: Annotated[str, typer.Argument(help="reference to show, or recipe or table to make one from")] = "",
+    target: Annotated[
+        list[str], typer.Option("--target", "-t", help="column to predict (with a table); repeat for several")
+    ] = [],  # noqa: B006
     out: Annotated[Path | None, typer.Option("--out", "-o", help="write the reference to this .npz file")] = None,
     folder: Annotated[
         Path | None, typer.Option(help="look for references here (default: $TUNBRIDGE_REFERENCES)")
     ] = None,
-    hidden: Annotated[str, typer.Option(help="units per hidden layer (with a file of rows)")] = "10",
-    chains: Annotated[int, typer.Option(help="chains per run, of which there are two (with a file of rows)")] = 4,
-    warmup: Annotated[int, typer.Option(help="warm-up steps per chain (with a file of rows)")] = 1000,
-    draws: Annotated[int, typer.Option(help="draws per chain (with a file of rows)")] = 1500,
+    hidden: Annotated[str, typer.Option(help="units per hidden layer (with a table)")] = "10",
+    chains: Annotated[int, typer.Option(help="chains in each of the two runs (with a table)")] = 4,
+    warmup: Annotated[int, typer.Option(help="warm-up steps per chain (with a table)")] = 1000,
+    draws: Annotated[int, typer.Option(help="draws per chain (with a table)")] = 1500,
     task: options.TaskOption = None,
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
@@ -33,9 +35,9 @@ def reference(
     ] = None,
     quiet: options.Quiet = False,
 ) -> None:
-    """Long chains to judge methods by: list those at hand, show one with its checks, or make one.
+    """List, show or make reference posteriors: long chains that methods are judged by.
 
-    What is made is two runs of NUTS, written only if they agree; else the checks that failed are said.
+    A reference is made from two runs of NUTS and written only if they agree; otherwise the failed checks are shown.
     """
     from tunbridge.core.errors import InputError
 
@@ -88,11 +90,11 @@ def reference(
 
 
 def _show(name: str | None, folder: Path | None) -> None:
-    """Print one reference with its checks, or a table of all."""
+    """Print one reference with its checks, or a table of all references."""
     from tunbridge.core.errors import InputError
 
     if name is not None and name.endswith(".npz") and not Path(name).is_file():
-        raise InputError("a file with a reference", f"{name}, where there is none", "Check the path.")
+        raise InputError("a file with a reference", f"{name}, which does not exist", "Check the path.")
 
     from tunbridge.bench.truth.reference import load_reference, references
     from tunbridge.core.tables import to_text
@@ -100,5 +102,5 @@ def _show(name: str | None, folder: Path | None) -> None:
     if name is not None:
         print(str(load_reference(name, folder)).rstrip())
         return
-    found = {each: load_reference(file) for each, file in references(folder).items()}
-    print(to_text([{"name": each, **one.row} for each, one in found.items()]).rstrip())
+    loaded = {each: load_reference(file) for each, file in references(folder).items()}
+    print(to_text([{"name": each, **ref.row} for each, ref in loaded.items()]).rstrip())

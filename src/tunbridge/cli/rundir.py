@@ -1,6 +1,6 @@
-"""The folder of a run: what it holds, when it is whole, and what is left of it when a run ends early.
+"""The folder of a run: the results in it, and what an interrupted run leaves to resume from.
 
-Nothing is removed but what carries the mark of a run: its folder for checkpoints, and folders for results on their way.
+Only what carries a run's mark is ever removed: its checkpoint folder, and temporary folders of unfinished results.
 """
 
 import json
@@ -22,20 +22,20 @@ from tunbridge.core.errors import InputError, LoadError
 FORMAT = 1
 _RUN, _REPORT, _POSTERIOR, _CHECKPOINT = "run.json", "report.html", "posterior.npz", "checkpoint"
 _RESULTS = (_RUN, _REPORT, _POSTERIOR)
-_MARK, _ASIDE = ".tunbridge.json", ".tunbridge-new-"
+_MARK, _TEMPORARY = ".tunbridge.json", ".tunbridge-new-"
 _INDIFFERENT = ("out", "overwrite", "quiet", "seconds")
-"""Options that do not change what is computed, only how far."""
+"""Options that do not change what is computed, only how far it goes, where it is written and what is printed."""
 
 
 class RunDir:
-    """A folder with a report, and after `fit` a posterior and how its table is read.
+    """A folder with a report and, after `fit`, a posterior and the facts needed to read new rows.
 
     Parameters
     ----------
     path
         The folder.
     context
-        The call that writes to it, by whose options a later call knows whether to go on with it; None reads alone.
+        The call that writes to the folder: a later call with the same options resumes it. None if it is only read.
     """
 
     def __init__(self, path: Path, context: typer.Context | None = None):
@@ -45,32 +45,34 @@ class RunDir:
         self._mark = self.checkpoint / _MARK
 
     def check(self, overwrite: bool, also: Sequence[str] = ()) -> None:
-        """InputError unless the folder can be written to, and holds no results, nor these files, or may lose them.
+        """Raise InputError if the folder holds results, or files named in `also`, that may not be overwritten.
 
-        What an unfinished run of the same command has written does not count: the command goes on with it.
+        The results of an unfinished run of the same command do not count: the command resumes that run.
         """
-        left = self._left()
-        if left is None and self._foreign():
+        unfinished = self._left()
+        if unfinished is None and self._foreign():
             raise InputError(
-                "an --out whose checkpoint/ a run has made", f"{self.checkpoint}, which none has", "Name another --out."
+                "an --out whose checkpoint/ belongs to a run",
+                f"{self.checkpoint}, which does not",
+                "Name another --out.",
             )
-        if left is not None and left["asked"] != self._asked and not overwrite:
+        if unfinished is not None and unfinished["asked"] != self._asked and not overwrite:
             raise InputError(
                 "an --out without an unfinished run of another command",
-                f"{self.path}, where {json.dumps(left['asked'])} was not finished",
-                "Give the same options to go on with it, add --overwrite to drop it, or name another --out.",
+                f"{self.path}, where {json.dumps(unfinished['asked'])} was not finished",
+                "Give the same options to resume it, add --overwrite to discard it, or name another --out.",
             )
-        results = (*_RESULTS, *also) if left is None else left["replaces"]
+        results = (*_RESULTS, *also) if unfinished is None else unfinished["replaces"]
         check_folder(self.path, results, overwrite, "add --overwrite")
 
     def _foreign(self) -> bool:
-        """Whether something is in the place of checkpoints that no run has put there."""
+        """Whether the checkpoint folder's path holds something that no run has written."""
         if not self.checkpoint.is_dir():
             return self.checkpoint.exists()
-        return any(not path.name.startswith(f".{_MARK}.") for path in self.checkpoint.iterdir())  # a mark on its way
+        return any(not path.name.startswith(f".{_MARK}.") for path in self.checkpoint.iterdir())  # a mark being written
 
     def _left(self) -> dict[str, Any] | None:
-        """What an unfinished run was asked for, and which results were there before it; None where there is none."""
+        """Return the command of an unfinished run and the results that it replaces; None if there is no such run."""
         try:
             mark = json.loads(self._mark.read_text(encoding="utf-8"))
             return {"asked": dict(mark["asked"]), "replaces": list(map(str, mark["replaces"]))}
@@ -81,39 +83,41 @@ class RunDir:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the folder. What is needed to go on after an interrupt or a failure stays; all else that is not a result
-        goes.
+        """Hold the folder's lock while results are written.
+
+        After an interrupt or a failure the checkpoint stays if the run can be resumed from it; other temporary files
+        are removed.
         """
         with files.locked(self.path):
-            for aside in self.path.glob(f"{_ASIDE}*"):
-                shutil.rmtree(aside, ignore_errors=True)
+            for temporary in self.path.glob(f"{_TEMPORARY}*"):
+                shutil.rmtree(temporary, ignore_errors=True)
             self._begin()
             try:
                 yield
             except KeyboardInterrupt:
                 raise KeyboardInterrupt(self._keep() or "Nothing was saved yet.") from None
             except Exception:
-                if said := self._keep():
-                    print(said, file=sys.stderr)
+                if sentence := self._keep():
+                    print(sentence, file=sys.stderr)
                 raise
             self._discard()
 
     def _begin(self) -> None:
-        """Mark the folder for checkpoints as this run's own."""
-        left = self._left()
-        if left is not None and left["asked"] != self._asked:  # --overwrite
+        """Mark the checkpoint folder as this run's own."""
+        unfinished = self._left()
+        if unfinished is not None and unfinished["asked"] != self._asked:  # --overwrite
             self._discard()
-            left = None
-        if left is None:
+            unfinished = None
+        if unfinished is None:
             self.checkpoint.mkdir(exist_ok=True)
-            there = [name for name in _RESULTS if (self.path / name).exists()]
+            existing = [name for name in _RESULTS if (self.path / name).exists()]
             with files.replacing(self._mark) as file:
-                file.write(json.dumps({"asked": self._asked, "replaces": there}).encode())
+                file.write(json.dumps({"asked": self._asked, "replaces": existing}).encode())
 
     def _keep(self) -> str:
-        """Keep a checkpoint that holds steps; the sentence that says so, empty where there is nothing to keep."""
+        """Keep the checkpoint if it holds any steps; return a sentence that says so, or "" if there is none to keep."""
         if any(self.checkpoint.glob("**/state.npz")):
-            return f"{self.checkpoint} holds what was reached; the same command goes on from there."
+            return f"{self.checkpoint} holds the progress so far; the same command resumes from there."
         self._discard()
         return ""
 
@@ -121,27 +125,27 @@ class RunDir:
         shutil.rmtree(self.checkpoint, ignore_errors=True)
 
     def finish(self, page: str, posterior: Any = None, facts: dict[str, Any] | None = None) -> None:
-        """Write a report, and after a fit the posterior and how its table is read.
+        """Write the report and, after a fit, the posterior and its facts.
 
-        All are on disk before any takes the place of an older one, the posterior last: without it a folder holds no
-        fit.
+        All files are on disk before any replaces an older one. The posterior is replaced last: a folder without it
+        does not count as a fit.
         """
-        aside = Path(tempfile.mkdtemp(prefix=_ASIDE, dir=self.path))
+        temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self.path))
         try:
-            _write(aside / _REPORT, page)
+            _write(temporary / _REPORT, page)
             if posterior is not None:
-                _write(aside / _RUN, json.dumps({"format": FORMAT, **(facts or {})}, indent=1, ensure_ascii=False))
-                posterior.save(aside)
+                _write(temporary / _RUN, json.dumps({"format": FORMAT, **(facts or {})}, indent=1, ensure_ascii=False))
+                posterior.save(temporary)
             for name in (_POSTERIOR, _RUN):
                 (self.path / name).unlink(missing_ok=True)
             for name in _RESULTS:
-                if (aside / name).exists():
-                    os.replace(aside / name, self.path / name)
+                if (temporary / name).exists():
+                    os.replace(temporary / name, self.path / name)
         finally:
-            shutil.rmtree(aside, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
 
     def facts(self) -> dict[str, Any]:
-        """What `finish` was told of a fit."""
+        """Return the facts of a fit that `finish` wrote."""
         file = self.path / _RUN
         if not file.is_file() or not (self.path / _POSTERIOR).is_file():
             raise InputError(
@@ -163,6 +167,6 @@ def _write(path: Path, text: str) -> None:
 
 
 def _asked(context: typer.Context) -> dict[str, Any]:
-    """A command, with the options that decide what it computes."""
+    """Return a command's name with the options that decide what it computes."""
     options = {name: value for name, value in context.params.items() if name not in _INDIFFERENT}
     return json.loads(json.dumps({"command": context.info_name, **options}, default=str))

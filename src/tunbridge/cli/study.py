@@ -1,4 +1,4 @@
-"""From a file to training and test rows, and from a comparison to its report: what `fit` and `compare` share."""
+"""Read a table into training and test rows, and report on a comparison: shared by `fit`, `compare` and others."""
 
 import dataclasses
 from pathlib import Path
@@ -28,22 +28,22 @@ _FEWEST, _FEWEST_HELD = 10, 2
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """A table read for learning, in two parts."""
+    """A table that was read and encoded, split into training and test rows."""
 
     path: Path
     table: pa.Table
     numbers: np.ndarray
-    """Of its rows in the file; the first is 1."""
+    """Each row's number in the file; the first is 1."""
     encoding: Encoding
     model: Model
-    """The default one for this target, perhaps with other hidden layers."""
+    """The default model for this target, with the likelihood, prior and hidden layers that were asked for."""
     train: np.ndarray
     test: np.ndarray
     left_out: int
     conventions: Conventions
-    """What its cells were found to mean where they could mean two things."""
+    """How ambiguous cells (decimal commas, dates) were read."""
     notes: tuple[str, ...]
-    """On how the file was read."""
+    """Notes on how the file was read."""
 
     @classmethod
     def read(
@@ -61,35 +61,35 @@ class Rows:
         hidden: str | None,
         seed: int,
     ) -> "Rows":
-        """Read, check, and split at random."""
+        """Read and check a table, and split it at random."""
         sheet = tables.read(path, categorical)
-        whole = sheet.table
-        tables.require(whole, [*targets, *ignore, *categorical], path)
+        table = sheet.table
+        tables.require(table, [*targets, *ignore, *categorical], path)
         if clash := sorted(set(targets) & set(ignore)):
             raise InputError("a target that is not ignored", tables.listed(clash), "Change --target or --ignore.")
-        used = [name for name in whole.column_names if name not in ignore]
+        used = [name for name in table.column_names if name not in ignore]
         classes = targets if task == "classification" else []
         sheet.refuse_odd(dict.fromkeys(name for name in used if name not in (*categorical, *classes)))
-        num, kept = whole.num_rows, np.arange(whole.num_rows)
+        num, kept = table.num_rows, np.arange(table.num_rows)
         if drop_missing:
-            whole, kept = tables.drop_missing(whole, used)
+            table, kept = tables.drop_missing(table, used)
         else:
             sheet.refuse_missing(used)
         unique = list(dict.fromkeys(targets))
-        task = _task(task, likelihood, unique, whole)
-        encoding = Encoding.of(whole, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
-        train, test = _split(whole.num_rows, test_share, seed)
+        task = _task(task, likelihood, unique, table)
+        encoding = Encoding.of(table, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
+        train, test = _split(table.num_rows, test_share, seed)
         model = _model(encoding, likelihood, prior, hidden)
         left_out, notes = num - len(kept), sheet.notes
-        return cls(path, whole, kept + 1, encoding, model, train, test, left_out, sheet.conventions, notes)
+        return cls(path, table, kept + 1, encoding, model, train, test, left_out, sheet.conventions, notes)
 
     def part(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(x, y) of some rows."""
-        some = self.table.take(rows)
-        return self.encoding.x(some), self.encoding.y(some)
+        """Return (x, y) of the given rows."""
+        subset = self.table.take(rows)
+        return self.encoding.x(subset), self.encoding.y(subset)
 
     def said(self) -> list[str]:
-        """How the table was read."""
+        """Return sentences that say how the table was read."""
         kinds = [_kind(column) for column in self.encoding.features]
         categories = sum(kind != "a number" for kind in kinds)
         words = list(self.notes)
@@ -97,7 +97,7 @@ class Rows:
         words.append(f"{len(kinds)} inputs: {len(kinds) - categories} numbers, {categories} categories.")
         dropped = f", {self.left_out} left out with missing values" if self.left_out else ""
         words.append(
-            f"{self.table.num_rows} rows{dropped}: {len(self.train)} to learn from, {len(self.test)} to judge by."
+            f"{self.table.num_rows} rows{dropped}: {len(self.train)} for training, {len(self.test)} for testing."
         )
         return words
 
@@ -111,7 +111,7 @@ class Rows:
         checkpoint: Path,
         progress: bool,
     ) -> Comparison:
-        """The methods on the default model, fitted to the training rows and judged on the others."""
+        """Fit each method to the training rows, and score it on the test rows."""
         train, test, key = self.part(self.train), self.part(self.test), jax.random.key(seed)
         return compare(
             self.model,
@@ -126,20 +126,20 @@ class Rows:
         )
 
     def verdict(self, comparison: Comparison) -> str:
-        """What the test rows say about the recommended method, or the only one."""
+        """Return the verdict of the test rows on the recommended method, or on the only one."""
         return comparison.verdict(None, [target.name for target in self.encoding.targets], self.encoding.classes)
 
     def report(self, title: str, comparison: Comparison, seed: int, command: str = "", *sections: Section) -> str:
-        """The page about a comparison on these rows; `command` fits the method that it recommends."""
-        some = self.table.take(self.test)
+        """Return the HTML report of a comparison on these rows; `command` fits the recommended method."""
+        cells = self.table.take(self.test)
         facts = {"file": self.path.name, "rows": " ".join(self.said()), "seed": str(seed)}
         study = Study(
             title=title,
-            lead=f"{self.path.name}: {len(self.train)} rows to learn from, {len(self.test)} to judge by.",
+            lead=f"{self.path.name}: {len(self.train)} rows for training, {len(self.test)} for testing.",
             encoding=self.encoding,
             comparison=comparison,
-            x=self.encoding.x(some),
-            cells=some,
+            x=self.encoding.x(cells),
+            cells=cells,
             rows=self.numbers[self.test],
             facts=facts,
             command=command,
@@ -165,7 +165,7 @@ def _split(num: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _task(task: Task | None, likelihood: str | None, targets: list[str], table: pa.Table) -> Task | None:
-    """The task that the likelihood is for, where one is named; InputError where the table or --task is for another."""
+    """Return the likelihood's task, or `task` if none is named; InputError if the table or --task does not fit it."""
     if likelihood is None:
         return task
     fits: Task = "classification" if likelihood == "ordinal" else "regression"
@@ -182,11 +182,11 @@ def _task(task: Task | None, likelihood: str | None, targets: list[str], table: 
 
 
 def _model(encoding: Encoding, likelihood: str | None, prior: str, hidden: str | None) -> Model:
-    made: Likelihood = defaults.of_classes(len(encoding.classes)) if encoding.classes else defaults.of_numbers()
+    family: Likelihood = defaults.of_classes(len(encoding.classes)) if encoding.classes else defaults.of_numbers()
     if likelihood is not None:
-        made = Ordinal(len(encoding.classes)) if likelihood == "ordinal" else defaults.LIKELIHOODS[likelihood]()
+        family = Ordinal(len(encoding.classes)) if likelihood == "ordinal" else defaults.LIKELIHOODS[likelihood]()
     network = defaults.network() if hidden is None else MLP(_widths(hidden))
-    return Model(network, defaults.PRIORS[prior](), made)
+    return Model(network, defaults.PRIORS[prior](), family)
 
 
 def _widths(hidden: str) -> tuple[int, ...]:
@@ -197,5 +197,5 @@ def _widths(hidden: str) -> tuple[int, ...]:
 
 
 def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Figures as JSON takes them."""
+    """Return the rows with every score as a float, ready for JSON."""
     return [{name: value if isinstance(value, str) else float(value) for name, value in row.items()} for row in rows]

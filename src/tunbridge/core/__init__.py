@@ -1,1 +1,1 @@
-"""What every room shares: data, unknowns, the protocols, pytrees as vectors, errors."""
+"""Shared by all packages: data, the unknown parameters, protocols, pytree utilities and errors."""

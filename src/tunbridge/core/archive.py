@@ -1,7 +1,7 @@
-"""A file of JSON and arrays: replaced in one stroke, read with distrust.
+"""A file format of JSON and arrays: written atomically, and read as untrusted input.
 
-It is an uncompressed zip of ``.npy`` arrays and one JSON member, so `numpy.load` opens it too. Nothing that is read is
-evaluated, unpickled or extracted to disk; no more memory is asked for than the file has bytes.
+A file is an uncompressed zip of ``.npy`` arrays and one JSON member, so `numpy.load` opens it too. Nothing that is read
+is evaluated, unpickled or extracted to disk, and reading allocates no more memory than the file has bytes.
 """
 
 import json
@@ -32,11 +32,11 @@ _DTYPES = {
     ]
 }
 _SYMPTOMS = (zipfile.BadZipFile, ValueError, LookupError, EOFError, RuntimeError, OverflowError, OSError, struct.error)
-"""What reading a file raises that was cut off, altered or nested too deep."""
+"""Exceptions raised by reading a file that was truncated, altered or nested too deeply."""
 
 
 def write(path: Path, facts: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a file that takes the place of `path` once it is whole."""
+    """Write `facts` and `arrays` to a file that replaces `path` once it is complete."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(facts, allow_nan=False).encode()
     with replacing(path) as file:
@@ -60,7 +60,7 @@ def _header(array: np.ndarray) -> bytes:
 
 
 def read(path: Path) -> tuple[Any, dict[str, np.ndarray]]:
-    """(facts, arrays), or LoadError."""
+    """Return the (facts, arrays) of a file that `write` wrote; LoadError for any other file."""
     with open(path, "rb") as file:
         if file.read(4) != b"PK\x03\x04":
             raise LoadError("it is not a file that Tunbridge wrote.")
@@ -89,15 +89,15 @@ def _unpack(file: BinaryIO, length: int) -> tuple[Any, dict[str, np.ndarray]]:
 
 
 def _array(data: bytes, name: str) -> np.ndarray:
-    """A view of the bytes behind a header of the form that `write` gives it."""
+    """The array stored in one member, as a view of its bytes; LoadError unless its header has the form of `write`."""
     start = len(_MAGIC) + 2
     (size,) = struct.unpack("<H", data[len(_MAGIC) : start])
-    found = _HEADER.fullmatch(data[start : start + size].decode("latin-1"))
-    if data[: len(_MAGIC)] != _MAGIC or found is None or found[1] not in _DTYPES:
+    header = _HEADER.fullmatch(data[start : start + size].decode("latin-1"))
+    if data[: len(_MAGIC)] != _MAGIC or header is None or header[1] not in _DTYPES:
         raise LoadError(f"its member {name} is not an array of plain numbers.")
-    dtype, shape = _DTYPES[found[1]], tuple(int(axis) for axis in found[2].replace(",", " ").split())
+    dtype, shape = _DTYPES[header[1]], tuple(int(axis) for axis in header[2].replace(",", " ").split())
     if math.prod(shape) * dtype.itemsize != len(data) - start - size:
-        raise LoadError(f"its member {name} does not hold the {found[2]} numbers it announces.")
+        raise LoadError(f"its member {name} does not have the shape ({header[2]}) that its header states.")
     return np.frombuffer(data, dtype, offset=start + size).reshape(shape)
 
 

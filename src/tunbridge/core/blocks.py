@@ -1,4 +1,4 @@
-"""Rows in blocks of one size, so that one program serves them all: the last is filled up with its last row."""
+"""Rows in blocks of equal size, so that one compiled program serves all of them; the last block is padded."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -8,34 +8,34 @@ import numpy as np
 
 
 def blocks(num: int, size: int) -> Iterator[slice]:
-    """The rows of each block, of `num` in all."""
+    """Slices that cut `num` rows into blocks of `size`; the last one may be shorter."""
     return (slice(start, min(start + size, num)) for start in range(0, num, size))
 
 
 def few_sizes(num: int, least: int) -> int:
-    """A size for a block of `num` rows, one of a few: a power of two from `least` on."""
+    """Size of a block for `num` rows: the next power of two, at least `least`, so that few sizes occur."""
     return max(least, 1 << (num - 1).bit_length())
 
 
 def filled(rows: Any, size: int) -> Any:
-    """Rows filled up to `size` with copies of the last."""
+    """Rows padded to `size` with copies of the last row."""
     missing = size - len(rows)
     return rows if missing == 0 else np.concatenate([rows, np.repeat(np.asarray(rows[-1:]), missing, axis=0)])
 
 
 def blockwise(function: Callable[[slice, Callable[[Any], Any]], Any], num: int, size: int) -> Any:
-    """The rows of a function's results, on the host.
+    """Apply a function block by block and return its concatenated results on the host, without the padding.
 
     Parameters
     ----------
     function
-        Of the rows of a block and of what fills arrays of these up to its size; what it gives has leading axes of that
-        size.
+        Called with the slice of a block and a function that pads an array of these rows to `size`; returns a pytree
+        of arrays with a leading axis of length `size`.
     num, size
-        How many rows there are in all, and in a block.
+        Number of rows in all, and per block.
     """
     parts = []
-    for own in blocks(num, size):
-        found = function(own, lambda rows: filled(rows, size))
-        parts.append(jax.tree.map(lambda leaf, keep=own.stop - own.start: np.asarray(leaf)[:keep], found))
+    for block in blocks(num, size):
+        results = function(block, lambda rows: filled(rows, size))
+        parts.append(jax.tree.map(lambda leaf, keep=block.stop - block.start: np.asarray(leaf)[:keep], results))
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)

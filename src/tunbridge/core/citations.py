@@ -11,22 +11,22 @@ _ENTRY = re.compile(r"^@\w+\{(\w+),.*?^\}$", re.M | re.S)
 
 
 def bibliography() -> dict[str, str]:
-    """The BibTeX entry of each key."""
+    """Tunbridge's bibliography: a dictionary from citation keys to BibTeX entries."""
     text = importlib.resources.files("tunbridge").joinpath("references.bib").read_text("utf-8")
     return {entry[1]: entry[0] for entry in _ENTRY.finditer(text)}
 
 
 def cite(posterior: Any) -> str:
-    """Print, and return, the BibTeX entries of what a posterior rests on: Tunbridge, its method, its model's parts.
+    """Print and return the BibTeX entries to cite for a posterior: Tunbridge, its method and the parts of its model.
 
-    They are found in the docstrings of the classes. A key that a class of your own cites and that Tunbridge's
+    Keys are collected from the docstrings of the classes. A key that a class of your own cites but Tunbridge's
     bibliography lacks is named in a comment.
     """
-    found = getattr(posterior, "provenance", None)
-    if not isinstance(found, Provenance):
+    provenance = getattr(posterior, "provenance", None)
+    if not isinstance(provenance, Provenance):
         raise InputError("a posterior that a method fitted", type(posterior).__name__, "Pass what fit returned.")
     entries = bibliography()
-    keys = ("tunbridge", *found.references)
+    keys = ("tunbridge", *provenance.references)
     text = "\n".join(entries.get(key, f"% {key}: not in Tunbridge's bibliography") for key in keys)
     print(text)
     return text

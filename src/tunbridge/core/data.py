@@ -1,4 +1,4 @@
-"""`Data`, checked at the door: rows of inputs with their targets, in memory or as a stream of batches."""
+"""`Data` and `Stream`: rows of inputs and targets, in memory or as a stream of batches, checked on construction."""
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -15,13 +15,13 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.tree import num_bytes
 
 _FEWEST, _STEP = 16, 1024
-"""Capacities: at least so many rows, at most so many rows apart."""
+"""The smallest spacing of capacities, in rows, and the largest."""
 _MOST_PADDED = 2**28
-"""Bytes up to which a table is copied to be padded."""
+"""The largest table, in bytes after padding, that is copied to be padded."""
 
 
 def capacity_for(num: int) -> int:
-    """Rows that arrays for `num` rows have room for: four sizes for each doubling, then multiples of 1,024."""
+    """Number of rows to which arrays of `num` rows are padded: four sizes per doubling, then multiples of 1,024."""
     step = max(_FEWEST, min(_STEP, (1 << (int(num) - 1).bit_length()) // 8))
     return -(-int(num) // step) * step
 
@@ -34,10 +34,10 @@ class Data(Module):
     x
         Inputs, (points, ...features).
     y
-        Targets: (points, outputs) numbers, where a 1-D array of floats becomes a column, or (points,)
-        integer labels.
+        Targets: real numbers (points, outputs), where a 1-D array of floats becomes a column, or integer labels
+        (points,).
     weight
-        How many times each row counts, (points,); None counts each once.
+        How many times each row counts, (points,); None counts each row once.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class Data(Module):
     y: Array
     weight: Array | None
     count: Any = eqx.field(init=False)
-    """How many rows there are, where the arrays have room for more; None where they are full."""
+    """Number of rows where the arrays are padded beyond them; None where they are not padded."""
 
     def __init__(self, x: Any, y: Any, weight: Any = None):
         x_rows, y_rows = check_x(x), _numbers(y, "y")
@@ -70,64 +70,65 @@ class Data(Module):
 
     @property
     def num(self) -> Any:
-        """How many rows there are; a traced number inside a program that serves tables of several lengths."""
+        """Number of rows, without padding; traced inside a program that serves tables of several lengths."""
         return self.capacity if self.count is None else self.count
 
     @property
     def capacity(self) -> int:
-        """How many rows its arrays have room for."""
+        """Number of rows of the arrays, padding included."""
         return self.x.shape[0]
 
     @property
     def weights(self) -> Array:
-        """How often each row counts, (capacity,): once unless told."""
+        """How many times each row counts, (capacity,): ones where no weight was given."""
         return jnp.ones(self.capacity) if self.weight is None else self.weight
 
     def padded(self, masked: bool = True) -> "Data":
-        """The same rows in arrays with room for a few more, filled up with copies of the first row.
+        """The same rows in arrays padded to a common size with copies of the first row.
 
-        Programs are compiled for shapes: tables of 385 to 448 rows share one. Very large tables stay as they are.
+        Programs are compiled for shapes: tables of 385 to 448 rows share one program. Very large tables are returned
+        as they are.
 
         Parameters
         ----------
         masked
-            Whether rows that fill up have weight 0. Without it a weight is left out where there was none, for those who
-            choose among the first `num` rows themselves.
+            Whether padding rows have weight 0. If False, data without weights stay without them, for callers that
+            select among the first `num` rows themselves.
         """
-        room = capacity_for(self.num)
-        if self.count is not None or room * (num_bytes(self) // self.num) > _MOST_PADDED:
+        capacity = capacity_for(self.num)
+        if self.count is not None or capacity * (num_bytes(self) // self.num) > _MOST_PADDED:
             return self
-        index = np.where(np.arange(room) < self.num, np.arange(room), 0)
+        index = np.where(np.arange(capacity) < self.num, np.arange(capacity), 0)
         weight = None
         if masked or self.weight is not None:
-            weight = np.zeros(room, jax.dtypes.canonicalize_dtype(float))
+            weight = np.zeros(capacity, jax.dtypes.canonicalize_dtype(float))
             weight[: self.num] = 1.0 if self.weight is None else self.weight
-        full = np.asarray(self.x)[index], np.asarray(self.y)[index], weight
-        x, y, weight = jax.device_put(full)
+        arrays = np.asarray(self.x)[index], np.asarray(self.y)[index], weight
+        x, y, weight = jax.device_put(arrays)
         return self.with_rows(x, y, weight, np.int32(self.num))
 
     def with_rows(self, x: Any, y: Any, weight: Any = None, count: Any = None) -> "Data":
-        """Other rows, unchecked; for use inside jit."""
-        fields = (lambda data: (data.x, data.y, data.weight, data.count)), self, (x, y, weight, count)
-        return eqx.tree_at(*fields, is_leaf=lambda leaf: leaf is None)
+        """A copy with other rows, which are not checked; for use inside jit."""
+        arguments = (lambda data: (data.x, data.y, data.weight, data.count)), self, (x, y, weight, count)
+        return eqx.tree_at(*arguments, is_leaf=lambda leaf: leaf is None)
 
     def where(self, counts: Array) -> "Data":
-        """The same rows, of which only those that count have a weight; for use inside jit."""
+        """The same rows with weight 0 where the mask `counts` is False; for use inside jit."""
         weight = counts.astype(float) if self.weight is None else jnp.where(counts, self.weight, 0.0)
         return self.with_rows(self.x, self.y, weight, self.count)
 
     @staticmethod
     def from_batches(make: Callable[[int], Iterable] | Iterable, num: int) -> "Stream":
-        """Data that comes as batches (x, y) from the host.
+        """Data that arrive as batches (x, y) from the host.
 
         Parameters
         ----------
         make
-            `make(epoch)` gives the batches of one epoch, the same ones each time it is called, so that a
-            run can be resumed exactly. A bare iterable runs too, but cannot be checkpointed. A batch with fewer
-            rows than the first, as the last of an epoch may be, is filled up with the rows that come next.
+            `make(epoch)` returns the batches of one epoch, the same ones each time it is called, so that a run can be
+            resumed exactly. A bare iterable works too, but cannot be checkpointed. A batch with fewer rows than the
+            first, as the last of an epoch may be, is completed with the rows that follow.
         num
-            How many rows an epoch holds: the N of the N/n in the log likelihood.
+            Number of rows per epoch: the N of the N/n in the log likelihood.
         """
         return Stream(make, num)
 
@@ -141,21 +142,21 @@ class Stream:
             raise InputError("num, the rows of an epoch, at least 1", str(num), "Count the rows of the data set.")
         self.num = num
         self.restartable = callable(make)
-        """Whether `make` gives the same batches again; a bare iterable may not."""
+        """Whether `make` returns the same batches when called again; a bare iterable may not."""
         self.repeatable = not isinstance(make, Iterator)
-        """Whether batches can be read several times, in whatever order: an iterator's cannot."""
+        """Whether the batches can be read several times, in whatever order; those of an iterator cannot."""
         self.make: Callable[[int], Iterable] = make if callable(make) else _replay(make)
         head = next(iter(self.make(0)), None)
         if not isinstance(head, tuple | list) or len(head) != 2:
             raise InputError(
-                "batches (x, y), at least one an epoch", shown(head), "Let make(epoch) yield (x, y) pairs."
+                "batches (x, y), at least one per epoch", shown(head), "Let make(epoch) yield (x, y) pairs."
             )
         self.first = Data(*head)
-        """The first batch, which shows the shapes."""
+        """The first batch, which defines the shapes."""
 
 
 def _replay(batches: Iterable) -> Callable[[int], Iterable]:
-    """An iterable as a function of the epoch. The batches of an iterator come once, its first as often as asked."""
+    """An iterable as a function of the epoch. An iterator can be read once; only its first batch is repeated."""
     iterator = iter(batches)
     if iterator is not batches:
         return lambda _: batches
@@ -164,7 +165,7 @@ def _replay(batches: Iterable) -> Callable[[int], Iterable]:
 
 
 def check_x(x: Any) -> np.ndarray:
-    """Inputs as an array (points, ...features), finite and not empty."""
+    """Return inputs as an array (points, ...features); InputError unless it is finite and has rows."""
     rows = _numbers(x, "x")
     if rows.ndim < 2:
         raise InputError("x of shape (points, features)", f"shape {rows.shape}", "For one feature write x[:, None].")
@@ -195,7 +196,7 @@ def _numbers(values: Any, name: str) -> np.ndarray:
 
 
 def _fits(array: np.ndarray) -> bool:
-    """Whether whole numbers fit the integers that JAX uses."""
+    """Whether integers fit the default integer type of JAX."""
     limits = np.iinfo(jax.dtypes.canonicalize_dtype(np.int64))
     return bool(limits.min <= array.min() <= array.max() <= limits.max)
 
@@ -204,14 +205,14 @@ def _refuse_nonfinite(rows: np.ndarray, name: str) -> None:
     if np.issubdtype(rows.dtype, np.integer):
         return
     with np.errstate(over="ignore"):
-        device = rows.reshape(len(rows), -1).astype(jax.dtypes.canonicalize_dtype(rows.dtype), copy=False)
-    finite = np.isfinite(device).all(axis=1)
+        cast = rows.reshape(len(rows), -1).astype(jax.dtypes.canonicalize_dtype(rows.dtype), copy=False)
+    finite = np.isfinite(cast).all(axis=1)
     if not finite.all():
-        bad = np.flatnonzero(~finite)
-        places = ", ".join(map(str, bad[:5])) + (", ..." if len(bad) > 5 else "")
+        bad_rows = np.flatnonzero(~finite)
+        places = ", ".join(map(str, bad_rows[:5])) + (", ..." if len(bad_rows) > 5 else "")
         raise InputError(
             f"finite numbers in {name}",
-            f"NaN or infinity (as {device.dtype}) in {len(bad)} of {len(rows)} rows ({places})",
+            f"NaN or infinity (as {cast.dtype}) in {len(bad_rows)} of {len(rows)} rows ({places})",
             "Drop or impute these rows.",
         )
 
@@ -222,10 +223,10 @@ def _check_weight(weight: Any, num: int) -> Array:
         raise InputError(f"weight of shape ({num},)", f"shape {rows.shape}", "Give one weight per row.")
     _refuse_nonfinite(rows, "weight")
     if (rows < 0).any() or not (rows > 0).any():
-        raise InputError("weights >= 0, not all 0", f"least {rows.min()}, largest {rows.max()}", "Mend the weights.")
+        raise InputError("weights >= 0, not all 0", f"least {rows.min()}, largest {rows.max()}", "Correct the weights.")
     return _to_device(rows.astype(float))
 
 
 def _to_device(rows: np.ndarray) -> Array:
-    """A copy in the precision that JAX uses. (`jnp.asarray` would compile a program for each shape.)"""
+    """A copy on the device, in JAX's default precision. (`jnp.asarray` would compile a program for each shape.)"""
     return jax.device_put(np.array(rows, jax.dtypes.canonicalize_dtype(rows.dtype)))

@@ -1,9 +1,9 @@
-"""Arguments against their annotations: a wrong one is refused at the door, with what was expected and what came.
+"""Arguments checked against their annotations: a wrong one raises InputError, which says what was expected and given.
 
-`Module` and `Checked` look at what a class is built from, `checked` at what a function is called with. The annotation
-is the declaration: ``int`` is a whole number (`Count` one of at least 1), ``float`` a real number (`Positive` one above
-0), ``Literal`` a choice, ``tuple[int, ...]`` whole numbers, an ``Array`` named key a JAX key, a class or protocol a
-thing of that kind. What is ``Any`` the function checks itself.
+`Module` and `Checked` check the arguments of a class, `checked` those of a function. The annotation is the
+declaration: ``int`` is a whole number (`Count`: at least 1), ``float`` a real number (`Positive`: above 0),
+``Literal`` a choice, ``tuple[int, ...]`` a sequence of whole numbers, an ``Array`` named ``key`` a JAX key, a class or
+protocol an instance of it. An argument annotated ``Any`` is not checked here: the function itself does.
 """
 
 import collections.abc
@@ -26,7 +26,7 @@ import numpy as np
 from tunbridge.core.errors import InputError
 
 MOST = 2**31 - 1
-"""The largest whole number: what counts steps and rows inside a program has 32 bits."""
+"""The largest count: inside a program, steps and rows are counted in 32 bits."""
 _LONGEST = 60
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
@@ -41,7 +41,7 @@ _BOUNDS: dict[str, Callable[[Any], bool]] = {
 
 
 class Kind(NamedTuple):
-    """What an argument may be, in words and as a test, and what to do where it is not."""
+    """What an argument may be: in words, as a test, and with advice for the error message."""
 
     words: str
     allows: Callable[[Any], bool]
@@ -53,21 +53,21 @@ class Checked:
     """A dataclass whose arguments are checked against the annotations of its fields before it is built."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Refuse with InputError what a field cannot take."""
-        if args or kwargs:  # what is copied or unpickled is made without
-            _check(cls, _of_fields(cast(Any, cls)), args, kwargs)
+        """Raise InputError for an argument that its field does not allow."""
+        if args or kwargs:  # copying and unpickling pass none
+            _check(cls, _kinds_of_fields(cast(Any, cls)), args, kwargs)
         return super().__new__(cls)
 
 
 class Module(Checked, eqx.Module):
     """An `equinox.Module` whose arguments are checked against the annotations of its fields before it is built.
 
-    Fields that a class outside this package declares are its own affair.
+    Fields declared by a class outside this package are not checked.
     """
 
 
 def as_floats(value: Any, name: str) -> np.ndarray:
-    """Numbers of any shape in double precision; InputError where they are none."""
+    """Return real numbers of any shape as a float64 array; InputError if they are not real numbers."""
     try:
         array = np.asarray(value)
         return array.astype(np.float64, casting="same_kind" if array.dtype.kind == "c" else "unsafe")
@@ -76,11 +76,11 @@ def as_floats(value: Any, name: str) -> np.ndarray:
 
 
 def checked(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
-    """The function, which refuses with InputError arguments that its annotations do not allow."""
+    """Decorate a function to raise InputError for arguments that its annotations do not allow."""
 
     @functools.wraps(function)
     def call(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
-        _check(function, _of_parameters(function), args, kwargs)
+        _check(function, _kinds_of_parameters(function), args, kwargs)
         return function(*args, **kwargs)
 
     return call
@@ -95,28 +95,28 @@ def _check(called: Callable, kinds: Mapping[str, Kind], args: tuple, kwargs: Map
 
 
 def shown(value: Any) -> str:
-    """A value for an error message: short, with its type where that says more."""
+    """A short text of a value for an error message, with its type where that helps."""
     if isinstance(value, np.ndarray | jax.Array):
         return f"an array of {value.dtype}, shape {value.shape}"
     if inspect.isclass(value):
         return f"the class {value.__name__}"
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # a stranger's own
+    except Exception:  # a user's own __repr__ may raise anything
         text = ""
     text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
     return text if value is None or isinstance(value, str | bool | int | float) else f"{text} ({type(value).__name__})"
 
 
 @functools.lru_cache(None)
-def _of_fields(cls: Any) -> dict[str, Kind]:
-    """The kinds of the arguments of a class by name, in their order."""
+def _kinds_of_fields(cls: Any) -> dict[str, Kind]:
+    """The `Kind` of each argument of a class by name, in the order of its signature."""
     init = cls.__init__
     fields = {field.name: field for field in dataclasses.fields(cls)}
     owners = {name: owner for owner in reversed(cls.__mro__) for name in vars(owner).get("__annotations__", ())}
-    converted = {name for name, field in fields.items() if "converter" in field.metadata}  # of which init says Any
+    converted = {name for name, field in fields.items() if "converter" in field.metadata}  # __init__ says Any
     hints = _hints(cls) | {name: hint for name, hint in _hints(init).items() if name not in converted}
-    hints |= {name: hint for name, field in fields.items() if (hint := _taken(field)) is not None}
+    hints |= {name: hint for name, field in fields.items() if (hint := _converter_hint(field)) is not None}
     package, kinds = __name__.partition(".")[0], {}
     for name in list(inspect.signature(init).parameters)[1:]:
         ours = owners.get(name, cls).__module__.partition(".")[0] == package
@@ -125,14 +125,14 @@ def _of_fields(cls: Any) -> dict[str, Kind]:
     return kinds
 
 
-def _taken(field: dataclasses.Field) -> Any:
-    """What the converter of a field says that it takes; None where there is none, or it does not say."""
+def _converter_hint(field: dataclasses.Field) -> Any:
+    """The annotation of the argument of a field's converter; None without a converter or annotation."""
     converter = field.metadata.get("converter")
     return next(iter(_hints(converter).values()), None) if isinstance(converter, types.FunctionType) else None
 
 
 @functools.cache
-def _of_parameters(function: Callable) -> dict[str, Kind]:
+def _kinds_of_parameters(function: Callable) -> dict[str, Kind]:
     hints = _hints(function)
     return {name: _kind(name, hints.get(name, Any)) for name in inspect.signature(function).parameters}
 
@@ -148,9 +148,9 @@ _ANYTHING = Kind("anything", lambda _: True)
 
 
 def _kind(name: str, hint: Any) -> Kind:
-    """What an annotation allows."""
+    """The `Kind` that an annotation allows."""
     if hint is jax.Array and name == "key":
-        return Kind("a key, as jax.random.key(0)", _is_key)
+        return Kind("a key, such as jax.random.key(0)", _is_key)
     if hint in _SIMPLE:
         return _SIMPLE[hint]
     origin, parts = get_origin(hint), get_args(hint)
@@ -164,8 +164,8 @@ def _kind(name: str, hint: Any) -> Kind:
         words = " or ".join(dict.fromkeys(kind.words for kind in kinds))
         return Kind(words, lambda value: any(kind.allows(value) for kind in kinds))
     if origin in (list, collections.abc.Sequence) or (origin is tuple and parts[-1] is ...):
-        each = _kind(name, parts[0])
-        return Kind(f"a list, each {each.words}", lambda value: _is_sequence(value) and all(map(each.allows, value)))
+        item = _kind(name, parts[0])
+        return Kind(f"a list, each {item.words}", lambda value: _is_sequence(value) and all(map(item.allows, value)))
     if origin is tuple and parts:
         kinds = [_kind(name, part) for part in parts]
         words = f"a tuple of {' and '.join(kind.words for kind in kinds)}"
@@ -182,11 +182,11 @@ def _kind(name: str, hint: Any) -> Kind:
         return _ANYTHING
     if getattr(hint, "_is_protocol", False):
         methods = [method for method in vars(hint) if method[0] != "_"]
-        some = f"{', '.join(methods[:4])}{', ...' if len(methods) > 4 else ''}"
-        words = f"a {hint.__name__.lower()} with the methods {some}"
+        listed = f"{', '.join(methods[:4])}{', ...' if len(methods) > 4 else ''}"
+        words = f"a {hint.__name__.lower()} with the methods {listed}"
         kind = Kind(words, lambda value: not inspect.isclass(value) and isinstance(value, hint))
         return kind._replace(lacks=lambda value: _without(value, methods))
-    return Kind(_named(hint), lambda value: isinstance(value, hint))
+    return Kind(_in_words(hint), lambda value: isinstance(value, hint))
 
 
 def _without(value: Any, methods: list[str]) -> str:
@@ -202,12 +202,14 @@ def _all_allow(kinds: list[Kind], values: Any) -> bool:
     return len(kinds) == len(values) and all(kind.allows(value) for kind, value in zip(kinds, values, strict=True))
 
 
-def _named(cls: type) -> str:
-    """A class in words; of an abstract one some that are of its kind."""
-    below: list[type] = cls.__subclasses__()
-    kinds = [one.__name__ for one in below if not inspect.isabstract(one) and one.__name__[0] != "_"]
-    some = f", such as {' or '.join(f'{name}()' for name in kinds[:2])}" if kinds else ""
-    return f"a {cls.__name__}{some}"
+def _in_words(cls: type) -> str:
+    """A class in words, with up to two of its public concrete subclasses as examples."""
+    subclasses: list[type] = cls.__subclasses__()
+    names = [
+        subclass.__name__ for subclass in subclasses if not inspect.isabstract(subclass) and subclass.__name__[0] != "_"
+    ]
+    examples = f", such as {' or '.join(f'{name}()' for name in names[:2])}" if names else ""
+    return f"a {cls.__name__}{examples}"
 
 
 def _is_whole(value: Any) -> bool:
@@ -217,7 +219,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a real number, or an array of them; NaN is none."""
+    """Whether a value is a real number, or an array of them; a Python NaN is not one."""
     if isinstance(value, np.ndarray | np.generic | jax.Array):
         return jnp.issubdtype(value.dtype, jnp.floating) or jnp.issubdtype(value.dtype, jnp.integer)
     if isinstance(value, bool) or not isinstance(value, numbers.Real):

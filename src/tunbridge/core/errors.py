@@ -1,4 +1,4 @@
-"""The exception tree, and codes for failure inside jit with a sentence attached to each."""
+"""The exception classes, and the result codes of steps inside jit, each with a sentence for the user."""
 
 import enum
 
@@ -8,7 +8,7 @@ class TunbridgeError(Exception):
 
 
 class InputError(TunbridgeError, ValueError):
-    """A wrong call, refused before anything is computed: what was expected, what came, what to do."""
+    """A wrong call, refused before anything is computed: what was expected, what was given, what to do."""
 
     def __init__(self, expected: str, got: str, do: str):
         super().__init__(expected, got, do)
@@ -23,7 +23,7 @@ class BusyError(TunbridgeError):
 
 
 class LoadError(TunbridgeError):
-    """A file that cannot be loaded: not there, damaged, newer than this Tunbridge, or of another model."""
+    """A file that cannot be loaded: missing, damaged, written by a newer Tunbridge, or of another model."""
 
 
 class CheckpointError(LoadError):
@@ -31,11 +31,11 @@ class CheckpointError(LoadError):
 
 
 class ConvergenceWarning(UserWarning):
-    """Statistics are doubtful: the number that says so, and the next step."""
+    """A convergence diagnostic is poor: the message gives its value and the next step."""
 
 
 class Result(enum.IntEnum):
-    """How a step went: a value inside jit, a sentence outside."""
+    """Outcome of a step: an integer code inside jit, a sentence outside."""
 
     SUCCESSFUL = 0
     NONFINITE_OBJECTIVE = 1
@@ -45,7 +45,7 @@ class Result(enum.IntEnum):
 
     @property
     def sentence(self) -> str:
-        """What happened, for a reader."""
+        """The outcome as a sentence for the user."""
         return _SENTENCES[self]
 
 
@@ -56,8 +56,8 @@ _SENTENCES = {
         "or give the noise and the prior scales values that fit the data's units."
     ),
     Result.NONFINITE_DENSITY: (
-        "The log density of a chain is NaN or infinite where it starts or has come to. Start elsewhere with init=, "
-        "standardise x and y, or give the noise and the prior scales values that fit the units of the data."
+        "The log density of a chain is NaN or infinite at its start or at its current position. Start elsewhere with "
+        "init=, standardise x and y, or give the noise and the prior scales values that fit the units of the data."
     ),
     Result.DIVERGED: (
         "The chain diverged: the log density became NaN or infinite. Use a smaller step size, or leave it out to "
@@ -68,7 +68,7 @@ _SENTENCES = {
 
 
 class NumericalError(TunbridgeError, ArithmeticError):
-    """Numbers failed inside the loop. `result` says how, `step` and `member` where."""
+    """A numerical failure inside the loop: `result` says which, `step` and `member` say where."""
 
     def __init__(self, result: Result, step: int, member: int, saved: str):
         super().__init__(result, step, member, saved)

@@ -1,4 +1,4 @@
-"""Files on disk: replaced in one stroke, held by one process at a time."""
+"""Files on disk: atomic replacement, and locks for folders that only one process may write to."""
 
 import contextlib
 import errno
@@ -23,14 +23,14 @@ logger = logging.getLogger(__name__)
 _LOCK = ".tunbridge.lock"
 _OPEN = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
 _UNSUPPORTED = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What a file system without locks answers."""
+"""Error codes of file systems without locks."""
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write to that takes the place of `path` once all of it is on disk; until then an old file stays whole.
+    """Open a temporary file that replaces `path` once all of it is on disk; until then an old file stays intact.
 
-    Its temporary name is new, so that no file of the user's and no link is written to. Whatever fails leaves nothing.
+    The temporary name is new, so that no existing file or link is overwritten. A failure leaves no file behind.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
@@ -45,7 +45,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def remove_unfinished(path: Path) -> None:
-    """Remove what killed processes have left of `replacing` this path. For the holder of its folder's lock alone."""
+    """Remove temporary files that killed calls of `replacing` left for this path; call only while holding the lock."""
     for temporary in path.parent.glob(f".{path.name}.{'[0-9a-f]' * 8}.tmp"):
         temporary.unlink(missing_ok=True)
 
@@ -67,12 +67,12 @@ def _sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Make the folder, and hold it alone; BusyError where another process or thread holds it, naming that process.
+    """Create the folder and lock it; BusyError, which names the process, if another process or thread holds the lock.
 
-    The lock ends with the process that holds it, however it ends. A folder made here in which nothing was written goes
-    again. A file system without locks gives none, which is logged.
+    The lock ends with the process that holds it, however that ends. A folder created here is removed again if nothing
+    was written to it. On a file system without locks the folder is not locked, and a warning is logged.
     """
-    made = not folder.exists()
+    created = not folder.exists()
     path = folder / _LOCK
     with contextlib.ExitStack() as stack:
         while True:
@@ -82,13 +82,13 @@ def locked(folder: Path) -> Iterator[None]:
             except (FileExistsError, FileNotFoundError):
                 if os.path.lexists(folder) and not folder.is_dir():
                     raise
-                continue  # the holder before has just taken its empty folder away
+                continue  # the previous holder has just removed its empty folder
             if not _hold(file, folder):
                 yield
                 return
             if _is_at(file, path):
                 break
-            file.close()  # the holder before took the file away between our opening and locking it
+            file.close()  # the previous holder removed the file between our opening and locking it
         file.seek(0)
         file.truncate()
         file.write(json.dumps({"host": platform.node(), "process": os.getpid()}).encode())
@@ -97,13 +97,13 @@ def locked(folder: Path) -> Iterator[None]:
             yield
         finally:
             path.unlink(missing_ok=True)  # while it is held: nobody else can hold it
-            if made:
+            if created:
                 with contextlib.suppress(OSError):  # not empty
                     folder.rmdir()
 
 
 def _is_at(file: BinaryIO, path: Path) -> bool:
-    """Whether the open file is what the path names."""
+    """Whether the path still names the open file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), os.stat(path))
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
 
 
 def _hold(file: BinaryIO, folder: Path) -> bool:
-    """Whether the open file is now locked; False where there are no locks."""
+    """Lock the open file and return True; False where locks are not supported; BusyError if another holds it."""
     if fcntl is None:
         logger.warning("%s is not locked: this platform has no file locks. Use it from one process.", folder)
         return False

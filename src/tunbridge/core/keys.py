@@ -1,7 +1,7 @@
-"""Keys derived on the host, where no program has to be compiled for it.
+"""Random keys derived on the host, without compiling a program.
 
-`split`, `fold_in` and `one` give what `jax.random.split`, `jax.random.fold_in` and indexing give, for keys of JAX's
-default kind by the hash Threefry-2x32 (Salmon et al. 2011) in NumPy; other kinds are left to JAX.
+`split`, `fold_in` and `one` return what `jax.random.split`, `jax.random.fold_in` and indexing return. For keys of JAX's
+default kind the hash Threefry-2x32 (Salmon et al. 2011) is computed in NumPy; other kinds are left to JAX.
 """
 
 from typing import Any
@@ -16,30 +16,30 @@ _PARITY = np.uint32(0x1BD11BDA)
 
 
 def split(key: Key, num: int = 2) -> Key:
-    """`num` new keys, (num,); of several keys as many of each, (keys, num)."""
-    if not _known(key):
-        return jax.random.split(key, num) if key.ndim == 0 else jax.vmap(lambda one: jax.random.split(one, num))(key)
+    """Split a key into `num` new keys, (num,); several keys into `num` new keys each, (keys, num)."""
+    if not _can_hash(key):
+        return jax.random.split(key, num) if key.ndim == 0 else jax.vmap(lambda k: jax.random.split(k, num))(key)
     words = _words(key)
-    drawn = _hash(words[..., 0, None], words[..., 1, None], np.uint32(0), np.arange(num, dtype=np.uint32))
-    return _key(np.stack(drawn, axis=-1))
+    hashed = _hash(words[..., 0, None], words[..., 1, None], np.uint32(0), np.arange(num, dtype=np.uint32))
+    return _key(np.stack(hashed, axis=-1))
 
 
 def fold_in(key: Key, number: int) -> Key:
-    """A new key of a key and a whole number from 0 to 2^32 - 1."""
-    if not _known(key):
+    """Return a new key from a key and a whole number from 0 to 2^32 - 1, as `jax.random.fold_in` does."""
+    if not _can_hash(key):
         return jax.random.fold_in(key, number)
     first, second = _words(key)[:, None]
     return _key(np.concatenate(_hash(first, second, np.uint32(0), np.uint32(number))))
 
 
 def one(keys: Key, index: int | np.ndarray) -> Key:
-    """The key or keys at an index of an array of keys."""
-    if not _known(keys):
+    """Return the key or keys at an index of an array of keys."""
+    if not _can_hash(keys):
         return keys[index]
     return _key(_words(keys)[index])
 
 
-def _known(key: Key) -> bool:
+def _can_hash(key: Key) -> bool:
     config: Any = jax.config
     concrete = not isinstance(key, jax.core.Tracer)
     return concrete and str(jax.random.key_impl(key)) == "threefry2x32" and bool(config.jax_threefry_partitionable)
@@ -54,7 +54,7 @@ def _words(key: Key) -> np.ndarray:
 
 
 def _hash(a: np.ndarray, b: np.ndarray, x: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Two words x, y under a key of two words a, b: twenty rounds of additions, rotations and exclusive ors."""
+    """Threefry-2x32 of two words x, y under a key of two words a, b: twenty rounds of add, rotate and exclusive or."""
     schedule = (a, b, a ^ b ^ _PARITY)
     with np.errstate(over="ignore"):
         x, y = x + a, y + b

@@ -1,8 +1,8 @@
-r"""Precisions of normal distributions with a structure, block by block, in units of a prior's.
+r"""Structured covariances of normal distributions, block by block, in units of the prior variances.
 
-A block covers some numbers of a long vector. With prior variances V and curvature H its precision is
-:math:`V^{-1/2} (I + \tilde H) V^{-1/2}` with :math:`\tilde H = V^{1/2} H V^{1/2}`, and is held by the eigenvectors and
-eigenvalues of :math:`\tilde H`, so that the determinant, draws and variances of linear functions cost no inverse.
+A block covers some elements of a long vector. With prior variances V and curvature H its precision is
+:math:`V^{-1/2} (I + \tilde H) V^{-1/2}` with :math:`\tilde H = V^{1/2} H V^{1/2}`. The block stores the eigenvectors
+and eigenvalues of :math:`\tilde H`, so that the determinant, draws and variances of linear functions need no inverse.
 """
 
 import abc
@@ -21,40 +21,40 @@ from tunbridge.core.declared import Module
 from tunbridge.core.types import Scalar
 
 _ALONE = 1500
-"""The largest matrix whose eigenvectors one thread finds."""
+"""The largest matrix whose eigendecomposition is computed by a single thread."""
 
 
 class Block(Module):
-    """A normal distribution of some numbers of a vector, independent of the others."""
+    """A normal distribution of some elements of a vector, independent of the other elements."""
 
     index: eqx.AbstractVar[Array]
-    """Which numbers, in any shape."""
+    """Indices of the elements, in any shape."""
     uniform: bool = eqx.field(static=True, kw_only=True, default=True)
-    """Whether prior variances change by one common factor where they change."""
+    """Whether prior variances other than V are V times one common factor."""
 
     @abc.abstractmethod
     def log_det(self, variances: Array, factor: Array) -> Scalar:
-        """Log det of I + H~ with other prior variances, of the whole vector, and H times a factor."""
+        """Log determinant of I + H~ for other prior variances, given for the whole vector, and H times a factor."""
 
     @abc.abstractmethod
     def root(self, z: Array) -> Array:
-        """A square root of the covariance times z, of the shape of `index`."""
+        """A square root of the covariance times z; z and the result have the shape of `index`."""
 
     @abc.abstractmethod
     def product(self, v: Array) -> Array:
-        """The covariance times v, of the shape of `index`."""
+        """The covariance times v; v and the result have the shape of `index`."""
 
     @abc.abstractmethod
     def diagonal(self) -> Array:
-        """Variances, of the shape of `index`."""
+        """Variances of the elements, in the shape of `index`."""
 
 
 class Diagonal(Block):
-    """Independent numbers."""
+    """A block of independent elements: the precision is diagonal."""
 
     index: Array
     prior: Array
-    """V, of the shape of `index`."""
+    """V, in the shape of `index`."""
     curvature: Array
     """The diagonal of H~."""
 
@@ -71,18 +71,18 @@ class Diagonal(Block):
         return self.diagonal() * v
 
     def diagonal(self) -> Array:
-        """V / (1 + h)."""
+        """Variances V / (1 + h)."""
         return self.prior / (1.0 + self.curvature)
 
 
 class Spectral(Block):
-    r"""H~ as :math:`U \Lambda U^\top` with orthonormal columns U, all of them or the leading ones and some of zeros."""
+    r"""H~ as :math:`U \Lambda U^\top`, full or low rank; columns of U are orthonormal, and some may be zero."""
 
     index: Array
     scale: Array
-    """The root of V, (numbers,)."""
+    """The square root of V, (elements,)."""
     vectors: Array
-    """U, (numbers, rank)."""
+    """U, (elements, rank)."""
     curvature: Array
     """The diagonal of Lambda, (rank,)."""
 
@@ -92,7 +92,7 @@ class Spectral(Block):
         return self.vectors.shape[0] == self.vectors.shape[1]
 
     def log_det(self, variances: Array, factor: Array) -> Scalar:
-        """From the eigenvalues where V changes by a factor, else from the Gram matrix of the scaled vectors."""
+        """Computed from the eigenvalues where V changes by one factor, else from the Gram matrix of scaled vectors."""
         ratio = variances[self.index] / self.scale**2
         if self.uniform:
             return jnp.sum(jnp.log1p(factor * self.curvature * ratio[0]))
@@ -101,7 +101,7 @@ class Spectral(Block):
         return 2.0 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(gram))))
 
     def root(self, z: Array) -> Array:
-        r""":math:`V^{1/2} (I + \tilde H)^{-1/2} z`, without leaving what U does not span."""
+        r""":math:`V^{1/2} (I + \tilde H)^{-1/2} z`, where directions that U does not span keep their prior variance."""
         shrink = jax.lax.rsqrt(1.0 + self.curvature) - 1.0
         return self.scale * (z + self.vectors @ (shrink * (self.vectors.T @ z)))
 
@@ -110,16 +110,16 @@ class Spectral(Block):
         return self.scale * self._inverse(self.scale * v)
 
     def _inverse(self, u: Array) -> Array:
-        inside = self.vectors.T @ u
-        spread = inside / (1.0 + self.curvature)
-        return self.vectors @ spread if self.complete else u + self.vectors @ (spread - inside)
+        coordinates = self.vectors.T @ u
+        shrunk = coordinates / (1.0 + self.curvature)
+        return self.vectors @ shrunk if self.complete else u + self.vectors @ (shrunk - coordinates)
 
     def covariance(self, rows: Array) -> Array:
-        """Of linear functions with these rows (functions, numbers), (functions, functions)."""
+        """Covariance (functions, functions) of the linear functions with these rows (functions, elements)."""
         scaled = rows * self.scale[None]
-        inside = scaled @ self.vectors
-        found = (inside / (1.0 + self.curvature)[None]) @ inside.T
-        return found if self.complete else found + _outside(scaled, inside)
+        coordinates = scaled @ self.vectors
+        covariance = (coordinates / (1.0 + self.curvature)[None]) @ coordinates.T
+        return covariance if self.complete else covariance + _gram_outside(scaled, coordinates)
 
     def diagonal(self) -> Array:
         """The diagonal of the covariance."""
@@ -129,23 +129,23 @@ class Spectral(Block):
         return self.scale**2 * (squares @ spread + outside)
 
 
-def _outside(scaled: Array, inside: Array) -> Array:
-    """The Gram matrix of what lies outside a space, its diagonal never negative."""
-    gram = scaled @ scaled.T - inside @ inside.T
+def _gram_outside(scaled: Array, coordinates: Array) -> Array:
+    """Gram matrix of the components of the rows outside the span of U; its diagonal is never negative."""
+    gram = scaled @ scaled.T - coordinates @ coordinates.T
     return gram + jnp.diag(jnp.maximum(-jnp.diagonal(gram), 0.0))
 
 
 class Kronecker(Block):
-    r"""H~ as :math:`(Q_a \otimes Q_b) \Lambda (Q_a \otimes Q_b)^\top` on a matrix of numbers (inputs, outputs).
+    r"""H~ as :math:`(Q_a \otimes Q_b) \Lambda (Q_a \otimes Q_b)^\top` on a weight matrix (inputs, outputs).
 
     Without correction :math:`\Lambda_{ij} = a_i b_j`, and H~ is the Kronecker product of two matrices. V is the product
-    of a variance per row and one per column.
+    of a variance per row and a variance per column.
     """
 
     index: Array
     """(inputs, outputs)."""
     row_scale: Array
-    """(inputs,): with `column_scale` the root of V."""
+    """(inputs,): its outer product with `column_scale` is the square root of V."""
     column_scale: Array
     rows: Array
     """Q_a, (inputs, inputs)."""
@@ -156,7 +156,7 @@ class Kronecker(Block):
     column_values: Array
     """b, (outputs,)."""
     corrected: Array | None = None
-    """Lambda, where it is not the product."""
+    """Lambda (inputs, outputs) where it is corrected; None where it is the product of `row_values`, `column_values`."""
 
     @property
     def curvature(self) -> Array:
@@ -169,31 +169,31 @@ class Kronecker(Block):
         return 1.0 / (1.0 + self.curvature)
 
     def log_det(self, variances: Array, factor: Array) -> Scalar:
-        """From the eigenvalues where V changes by a factor, else from those of the rescaled factors."""
-        chosen = variances[self.index]
+        """Computed from the eigenvalues where V changes by one factor, else from those of the rescaled factors."""
+        prior_variances = variances[self.index]
         if self.uniform:
-            ratio = chosen[0, 0] / (self.row_scale[0] * self.column_scale[0]) ** 2
+            ratio = prior_variances[0, 0] / (self.row_scale[0] * self.column_scale[0]) ** 2
             return jnp.sum(jnp.log1p(factor * ratio * self.curvature))
-        row, column = (jnp.exp(0.5 * one) for one in separated(jnp.log(chosen)))
+        row, column = (jnp.exp(0.5 * log_variance) for log_variance in separated(jnp.log(prior_variances)))
         a = _rescaled(self.rows, self.row_values, row / self.row_scale)
         b = _rescaled(self.columns, self.column_values, column / self.column_scale)
         return jnp.sum(jnp.log1p(factor * a[:, None] * b[None]))
 
     def root(self, z: Array) -> Array:
-        """Scaled eigenvectors times z times the root of their variances."""
-        turned = self.rows @ (jnp.sqrt(self.spread) * z) @ self.columns.T
-        return self.row_scale[:, None] * turned * self.column_scale[None]
+        """V^(1/2) times the eigenvectors times the standard deviations along them times z."""
+        rotated = self.rows @ (jnp.sqrt(self.spread) * z) @ self.columns.T
+        return self.row_scale[:, None] * rotated * self.column_scale[None]
 
     def product(self, v: Array) -> Array:
         """The covariance times v."""
         u = self.row_scale[:, None] * v * self.column_scale[None]
-        turned = self.rows @ (self.spread * (self.rows.T @ u @ self.columns)) @ self.columns.T
-        return self.row_scale[:, None] * turned * self.column_scale[None]
+        rotated = self.rows @ (self.spread * (self.rows.T @ u @ self.columns)) @ self.columns.T
+        return self.row_scale[:, None] * rotated * self.column_scale[None]
 
     def covariance(self, a: Array, g: Array) -> Array:
-        r"""Of linear functions whose rows are :math:`\sum_p a_p g_{op}^\top`, (functions, functions).
+        r"""Covariance (functions, functions) of linear functions whose rows are :math:`\sum_p a_p g_{op}^\top`.
 
-        `a` is (positions, inputs), `g` (functions, positions, outputs): no row is built where there is one position.
+        `a` is (positions, inputs), `g` (functions, positions, outputs). With a single position no row is formed.
         """
         a = (a * self.row_scale[None]) @ self.rows
         g = (g * self.column_scale[None, None]) @ self.columns
@@ -201,12 +201,12 @@ class Kronecker(Block):
 
     def diagonal(self) -> Array:
         """The diagonal of the covariance."""
-        inside = self.rows**2 @ self.spread @ (self.columns**2).T
-        return self.row_scale[:, None] ** 2 * inside * self.column_scale[None] ** 2
+        variances = self.rows**2 @ self.spread @ (self.columns**2).T
+        return self.row_scale[:, None] ** 2 * variances * self.column_scale[None] ** 2
 
 
 def kronecker_covariance(a: Array, g: Array, spread: Array) -> Array:
-    r""":math:`\sum_{ij} s_{ij} T_{oij} T_{qij}` with :math:`T_{oij} = \sum_p a_{pi} g_{opj}`."""
+    r"""Return :math:`\sum_{ij} s_{ij} T_{oij} T_{qij}`, axes o, q, with :math:`T_{oij} = \sum_p a_{pi} g_{opj}`."""
     if len(a) == 1:
         return (g[:, 0] * (a[0] ** 2 @ spread)[None]) @ g[:, 0].T
     rows = jnp.einsum("pi,opj->oij", a, g)
@@ -215,27 +215,27 @@ def kronecker_covariance(a: Array, g: Array, spread: Array) -> Array:
 
 def _rescaled(vectors: Array, values: Array, scale: Array) -> Array:
     """Eigenvalues of diag(scale) Q diag(values) Q^T diag(scale)."""
-    half = scale[:, None] * vectors * jnp.sqrt(values)[None]
-    return jnp.maximum(jnp.linalg.eigvalsh(half @ half.T), 0.0)
+    root = scale[:, None] * vectors * jnp.sqrt(values)[None]
+    return jnp.maximum(jnp.linalg.eigvalsh(root @ root.T), 0.0)
 
 
 def separated(matrix: Any) -> tuple[Any, Any]:
-    """A number per row and one per column whose sum is nearest to a matrix: of logarithms of variances, say."""
+    """Row terms and column terms whose sums approximate a matrix best in least squares, for instance log variances."""
     return matrix.mean(axis=1), matrix.mean(axis=0) - matrix.mean()
 
 
 def eigh(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Eigenvalues and eigenvectors of a symmetric matrix, in float64 whatever the precision of JAX.
 
-    Up to some size on one thread: those of OpenBLAS wait for one another by spinning, and where other work shares the
-    cores a matrix of 350 takes seconds instead of 50 ms.
+    Matrices up to size 1,500 use one thread. OpenBLAS threads wait for one another by spinning: where other work
+    shares the cores, a matrix of size 350 takes seconds instead of 50 ms.
     """
     with _few_threads(len(matrix)):
         return np.linalg.eigh(_symmetric(matrix))
 
 
 def eigvalsh(matrix: np.ndarray) -> np.ndarray:
-    """The eigenvalues alone, as `eigh` gives them, in a fraction of the time."""
+    """Eigenvalues of a symmetric matrix, as `eigh` computes them, in a fraction of the time."""
     with _few_threads(len(matrix)):
         return np.linalg.eigvalsh(_symmetric(matrix))
 
@@ -255,37 +255,37 @@ def _threads() -> ThreadpoolController:
 
 
 class Covariance(Module):
-    """The normal distribution of a long vector around 0: blocks, and numbers that are known where there is none."""
+    """Covariance of a normal vector: independent blocks; elements outside all blocks have variance 0."""
 
     blocks: tuple[Block, ...]
     size: int = eqx.field(static=True)
 
     @property
     def num(self) -> int:
-        """How many numbers are not known."""
+        """Number of elements that the blocks cover."""
         return sum(int(np.prod(block.index.shape)) for block in self.blocks)
 
     def sample(self, z: Array) -> Array:
-        """A draw, from standard normal numbers (size,)."""
-        return self._each(lambda block, own: block.root(own), z)
+        """A draw with mean 0 (size,), computed from standard normal draws z (size,)."""
+        return self._each(lambda block, elements: block.root(elements), z)
 
     def product(self, v: Array) -> Array:
         """The covariance times v (size,)."""
-        return self._each(lambda block, own: block.product(own), v)
+        return self._each(lambda block, elements: block.product(elements), v)
 
     def diagonal(self) -> Array:
-        """Variances (size,), 0 of what is known."""
-        found = jnp.zeros(self.size)
+        """Variances (size,), 0 for elements outside all blocks."""
+        variances = jnp.zeros(self.size)
         for block in self.blocks:
-            found = found.at[block.index].set(block.diagonal().astype(found.dtype))
-        return found
+            variances = variances.at[block.index].set(block.diagonal().astype(variances.dtype))
+        return variances
 
     def log_det(self, variances: Array, factor: Array) -> Scalar:
-        """Log det of I + H~ with other prior variances (size,) and H times a factor."""
+        """Log determinant of I + H~ for other prior variances (size,) and H times a factor."""
         return sum((block.log_det(variances, factor) for block in self.blocks), start=jnp.zeros(()))
 
     def _each(self, function: Callable[[Block, Array], Array], vector: Array) -> Array:
-        found = jnp.zeros_like(vector)
+        result = jnp.zeros_like(vector)
         for block in self.blocks:
-            found = found.at[block.index].set(function(block, vector[block.index]))
-        return found
+            result = result.at[block.index].set(function(block, vector[block.index]))
+        return result

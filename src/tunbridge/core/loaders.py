@@ -1,4 +1,4 @@
-"""What people have at hand as data, as `Data` or `Stream`: pairs (x, y), and loaders such as PyTorch's."""
+"""Conversion to `Data` or `Stream` of pairs (x, y) and of data loaders such as PyTorch's."""
 
 from collections.abc import Iterable, Iterator, Sized
 from typing import Any
@@ -6,25 +6,25 @@ from typing import Any
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 
-_WRITE = (
+_ADVICE = (
     "Write tb.Data(x, y), or tb.Data.from_batches(batches, num=...) with the number of rows of an epoch. "
     "A Dataset of PyTorch goes into a DataLoader(dataset, batch_size=128) first."
 )
 
 
 def as_data(given: Any) -> Data | Stream:
-    """`Data` and `Stream` as they are, a pair (x, y) as `Data`, a loader as a `Stream`; InputError for other things.
+    """Return `Data` and `Stream` unchanged, a pair (x, y) as `Data`, a loader as a `Stream`; InputError otherwise.
 
-    A loader is an iterable of batches (x, y) that can be read again and whose `sampler` or `dataset` has a length: the
-    number of rows of an epoch. Tensors of PyTorch become arrays.
+    A loader is an iterable of batches (x, y) that can be read repeatedly and whose `sampler` or `dataset` has a length:
+    the number of rows per epoch. PyTorch tensors become arrays.
     """
     if isinstance(given, Data | Stream):
         return given
     if isinstance(given, tuple):
         return Data(*as_pair(given))
-    num = _rows(given)
+    num = _num_rows(given)
     if num is None:
-        raise InputError("data as tb.Data, a pair (x, y) or a loader of such pairs", type(given).__name__, _WRITE)
+        raise InputError("data as tb.Data, a pair (x, y) or a loader of such pairs", type(given).__name__, _ADVICE)
     if getattr(given, "persistent_workers", False):
         raise InputError(
             "a loader that can be read several times at once",
@@ -35,7 +35,7 @@ def as_data(given: Any) -> Data | Stream:
 
 
 def as_pair(given: Any) -> tuple[Any, Any]:
-    """The x and y of a pair, as arrays where they were tensors; InputError unless it is one, of rows in memory."""
+    """Return the x and y of a pair, PyTorch tensors as arrays; InputError unless it is a tuple (x, y)."""
     if not isinstance(given, tuple):
         do = "Write tb.Data(x, y), or (x, y), with all rows."
         raise InputError("rows in memory, as tb.Data or a pair (x, y)", type(given).__name__, do)
@@ -47,7 +47,7 @@ def as_pair(given: Any) -> tuple[Any, Any]:
 
 
 class _Pairs:
-    """The batches of a loader, read anew at each turn."""
+    """The batches of a loader as pairs (x, y); each iteration reads the loader again."""
 
     def __init__(self, loader: Iterable):
         self._loader = loader
@@ -64,8 +64,8 @@ class _Pairs:
             yield as_pair(tuple(batch))
 
 
-def _rows(loader: Any) -> int | None:
-    """How many rows an epoch of a loader has, where it says so."""
+def _num_rows(loader: Any) -> int | None:
+    """Number of rows per epoch of a loader; None where its length is unknown."""
     if isinstance(loader, Iterable) and not isinstance(loader, Iterator):
         for source in (getattr(loader, "sampler", None), getattr(loader, "dataset", None)):
             if isinstance(source, Sized):
@@ -74,7 +74,7 @@ def _rows(loader: Any) -> int | None:
 
 
 def _array(values: Any) -> Any:
-    """A tensor of PyTorch as an array; NumPy lacks bfloat16. Everything else as it is."""
+    """A PyTorch tensor as a NumPy array, bfloat16 as float32, which NumPy lacks; everything else unchanged."""
     if type(values).__module__.partition(".")[0] != "torch":
         return values
     tensor = values.detach().cpu()

@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""How much host memory is available."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def available() -> int:
-    """Bytes of host memory that can be had, where the system says so."""
+    """Bytes of host memory available (or installed, where only that is known); `sys.maxsize` where neither is known."""
     table = Path("/proc/meminfo")
     if table.exists():
         lines = dict(line.split(":") for line in table.read_text().splitlines())

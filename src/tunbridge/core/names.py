@@ -1,9 +1,10 @@
-"""Names and where they live, told once: in the stub beside a package, and by other packages that are installed.
+"""Public names and the modules that define them: declared in stubs, and by entry points of installed packages.
 
-A stub (``.pyi``) is what a type checker reads. `attach` lets its package import a name from it when it is asked for,
-and a `Table` holds the names of one kind of part. Another package adds a part of its own by an entry point in the
-group ``tunbridge.methods``, ``tunbridge.priors``, ``tunbridge.likelihoods`` or ``tunbridge.networks``, or by
-`Table.register`; it is then known wherever names are: to `compare`, the command line, estimators, `save` and `load`.
+A stub (``.pyi``) beside a package is what type checkers read. `attach` imports a package's names lazily, from the
+places that its stub declares, and a `Table` holds the names of one kind of part. Another package adds a part of its own
+by an entry point in the group ``tunbridge.methods``, ``tunbridge.priors``, ``tunbridge.likelihoods`` or
+``tunbridge.networks``, or by `Table.register`. The part can then be named everywhere: in `compare`, the command line,
+the estimators, `save` and `load`.
 """
 
 import ast
@@ -21,12 +22,12 @@ _ROOT = Path(__file__).parents[1]
 
 
 class UnknownNameError(InputError, KeyError):
-    """A name that no part of its kind has."""
+    """An unknown name of a method, prior, likelihood or network."""
 
 
 @functools.cache
 def declared(module: str) -> dict[str, str]:
-    """Names to "module:name" in the order of the stub of a module of Tunbridge: what it imports for others."""
+    """The names that the stub of a module re-exports, mapped to "module:name", in the order of the stub."""
     path = _ROOT.joinpath(*module.split(".")[1:])
     stub = path / "__init__.pyi" if path.is_dir() else path.with_suffix(".pyi")
     places: dict[str, str] = {}
@@ -42,42 +43,42 @@ def declared(module: str) -> dict[str, str]:
 
 
 def resolve(place: str) -> Any:
-    """What "module:name" names, as ``from module import name`` would give it."""
+    """Return the object that "module:name" refers to, as ``from module import name`` would import it."""
     module, _, name = place.partition(":")
     holder = importlib.import_module(module)
-    inner = f"{module}.{name}"
-    if name not in vars(holder) and hasattr(holder, "__path__") and importlib.util.find_spec(inner) is not None:
-        return importlib.import_module(inner)
+    submodule = f"{module}.{name}"
+    if name not in vars(holder) and hasattr(holder, "__path__") and importlib.util.find_spec(submodule) is not None:
+        return importlib.import_module(submodule)
     return getattr(holder, name)
 
 
 def attach(module: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """``__getattr__``, ``__dir__`` and ``__all__`` of a module, whose stub says where each name lives."""
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a module that imports the names of its stub lazily."""
     places = declared(module)
 
     def find(name: str) -> Any:
         if name not in places:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        found = resolve(places[name])
-        setattr(sys.modules[module], name, found)
-        return found
+        value = resolve(places[name])
+        setattr(sys.modules[module], name, value)
+        return value
 
     return find, lambda: sorted(places), sorted(places)
 
 
 class Table(Mapping[str, Any]):
-    """The names of one kind of part to their classes, each imported when it is asked for.
+    """A mapping from the names of one kind of part to their classes, each imported on first use.
 
     Parameters
     ----------
     kind
-        What has such names: "method", "prior".
+        The kind of part, such as "method" or "prior".
     module
-        The module whose stub declares those of Tunbridge.
+        The module whose stub declares Tunbridge's own parts of this kind.
     others
-        Classes in that stub that are of another kind.
+        Classes in that stub that are not of this kind.
     lower
-        Whether names are written in small letters.
+        Whether names are written in lower case.
     """
 
     def __init__(self, kind: str, module: str, others: tuple[str, ...] = (), lower: bool = False):
@@ -90,7 +91,7 @@ class Table(Mapping[str, Any]):
         return resolve(self.place(name))
 
     def place(self, name: str) -> str:
-        """Where a name lives, as "module:Class"; nothing is imported."""
+        """Where the class of a name is defined, as "module:Class"; nothing is imported."""
         if name in self._own:
             return self._own[name]
         places = self.places
@@ -101,18 +102,20 @@ class Table(Mapping[str, Any]):
 
     @property
     def places(self) -> dict[str, str]:
-        """All names to where they live: Tunbridge's own, those of installed packages, those that were registered."""
+        """All names mapped to "module:Class": Tunbridge's own, those of installed packages and registered ones."""
         return _installed(self._kind) | self._own | self._registered
 
     def register(self, name: str, cls: type | str) -> None:
-        """Give a class, or "module:Class", a name in this process.
+        """Register a name for a class, or for "module:Class", in this process.
 
-        It must be found again where it lives, so it cannot be one that is defined inside a function.
+        The class must be importable from its module, so it cannot be defined inside a function.
         """
         place = cls if isinstance(cls, str) else f"{cls.__module__}:{cls.__qualname__}"
         if name in self.places and self.places[name] != place:
-            raise InputError(f"a new name for a {self._kind}", f"{name!r}, of {self.places[name]}", "Choose another.")
-        if not isinstance(_or_none(place), type):
+            raise InputError(
+                f"a new name for a {self._kind}", f"{name!r}, the name of {self.places[name]}", "Choose another."
+            )
+        if not isinstance(_resolved_or_none(place), type):
             raise InputError("a class of a module, or its place as module:Class", repr(cls), "Define it in a module.")
         self._registered[name] = place
 
@@ -126,7 +129,7 @@ class Table(Mapping[str, Any]):
         return len(self.places)
 
 
-def _or_none(place: str) -> Any:
+def _resolved_or_none(place: str) -> Any:
     try:
         return resolve(place)
     except (ImportError, AttributeError, ValueError):
@@ -135,8 +138,8 @@ def _or_none(place: str) -> Any:
 
 @functools.cache
 def _installed(kind: str) -> dict[str, str]:
-    """What installed packages declare."""
-    import importlib.metadata  # a tenth of a second that help texts do not need
+    """The entry points that installed packages declare for one kind of part."""
+    import importlib.metadata  # importing takes 0.1 s, which help texts do not need
 
     return {point.name: point.value for point in importlib.metadata.entry_points(group=f"tunbridge.{kind}s")}
 

@@ -1,4 +1,4 @@
-"""Softplus, the way from the real line to positive numbers, at half of what XLA's own costs on a CPU."""
+"""Softplus, which maps the real line to positive numbers, at half the cost of XLA's own on a CPU."""
 
 import functools
 import math
@@ -9,14 +9,14 @@ from jax import Array
 
 _GROUP = 32
 _TERMS = {"float32": 8, "float64": 18}
-"""Of the series of atanh, whose argument is at most 1/3."""
+"""Number of terms of the series of atanh, whose argument is at most 1/3."""
 
 
 @jax.custom_jvp
 def softplus(x: Array) -> Array:
-    r""":math:`\log(1 + e^x)`, without underflow for x down to the smallest exponent.
+    r"""Return :math:`\log(1 + e^x)`, without underflow for x down to the smallest exponent.
 
-    With :math:`u = e^{-|x|}` it is :math:`\max(x, 0) + \log(1 + u)`, and
+    With :math:`u = e^{-|x|}` it equals :math:`\max(x, 0) + \log(1 + u)`, and
     :math:`\log(1 + u) = 2 \,\text{atanh}(s)` with :math:`s = u / (2 + u)`.
     """
     u = jnp.exp(-jnp.abs(x))
@@ -36,9 +36,10 @@ def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array,
 
 @jax.custom_jvp
 def sum_log(y: Array) -> Array:
-    """The sum of the logarithms of positive numbers.
+    """Sum of the logarithms of positive numbers.
 
-    Single precision: exponents are added up, and only products of 32 mantissas, each below 2, need a logarithm.
+    In single precision the binary exponents are added up, and logarithms are taken only of products of 32 mantissas,
+    each below 2.
     """
     if y.dtype != jnp.float32:
         return jnp.sum(jnp.log(y))

@@ -1,4 +1,4 @@
-"""How a posterior came about: the method in words, the papers behind it, seconds, versions, device."""
+"""How a posterior was computed: the method and its settings, papers to cite, seconds, versions, device."""
 
 import dataclasses
 import functools
@@ -17,12 +17,12 @@ _CITED = re.compile(r":cite:[pt]:`([\w, ]+)`")
 
 @dataclasses.dataclass(frozen=True)
 class Cut:
-    """Where a fit was ended before its last step.
+    """Where a fit was stopped before its last step.
 
     Parameters
     ----------
     step, steps
-        Steps done, and steps that were planned up to the end of the loop that was cut.
+        Steps done, and steps planned up to the end of the loop that was stopped.
     seconds
         The time limit that ended it; None where a callback did.
 
@@ -43,22 +43,22 @@ class Cut:
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """Where a posterior comes from; `Method.fit` writes it.
+    """How a posterior was computed; recorded by `Method.fit`.
 
     Parameters
     ----------
     method
         The method and its settings, as in ``Ensemble(method=MAP(step_size=0.01, ...), size=5)``.
     references
-        Keys into the bibliography: what the method and the model's parts cite; see `tunbridge.cite`.
+        Bibliography keys that the method and the parts of the model cite; see `tunbridge.cite`.
     seconds
-        How long the fit took, compilation included.
+        Duration of the fit, compilation included.
     versions
-        Of Tunbridge, JAX and Python.
+        Versions of Tunbridge, JAX and Python.
     device
-        What it ran on.
+        The device that the fit ran on.
     cut
-        Where the fit was ended before its last step; None where it ran to its end.
+        Where the fit was stopped early; None where it ran to its end.
     """
 
     method: str
@@ -70,7 +70,7 @@ class Provenance:
 
 
 def record(method: Any, model: Any, seconds: float, cut: Cut | None = None) -> Provenance:
-    """The provenance of what a method has just fitted."""
+    """Return the `Provenance` of a posterior that a method has just fitted."""
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("tunbridge", "jax")]
     versions.append(f"python {platform.python_version()}")
     config: Any = jax.config
@@ -111,7 +111,7 @@ def _settings(fields: dict[str, Any]) -> str:
 
 
 def references(*things: Any) -> tuple[str, ...]:
-    """The keys that the docstrings of the classes of these things, and of all their parts, cite."""
+    """Citation keys in the docstrings of the classes of these objects and of all their parts, without duplicates."""
     texts = [text for thing in things for cls in _classes(thing) for text in _docstrings(cls)]
     groups = [group for text in texts for group in _CITED.findall(text)]
     return tuple(dict.fromkeys(key for group in groups for key in re.findall(r"\w+", group)))

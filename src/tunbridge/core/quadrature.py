@@ -1,4 +1,4 @@
-"""Integrals over an interval."""
+"""Numerical integration over an interval."""
 
 import numpy as np
 

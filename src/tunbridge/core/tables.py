@@ -1,4 +1,4 @@
-"""Rows of figures as tables, with sentences below: for a terminal, a notebook (HTML), a document (Markdown), CSV."""
+"""Tables of results with sentences below them: for a terminal, a notebook (HTML), a document (Markdown) or CSV."""
 
 import csv
 import dataclasses
@@ -12,21 +12,21 @@ from typing import Any
 
 Row = Mapping[str, Any]
 _WIDEST = 140
-"""Characters of a line of a table as text, where the terminal has as many or there is none."""
+"""Maximum width of a table as text, in characters; also the width where there is no terminal."""
 _NARROWEST, _LONGEST_NAME = 12, 40
-"""Characters that a column of words keeps, and beyond which a name is folded too."""
+"""Minimum width of a column of words, and the length beyond which names in the first column are folded too."""
 
 
 class Table:
-    """What has `rows` of figures and `sentences` about them, and shows as a table wherever it is printed."""
+    """Base of results with `rows` and `sentences` about them, which print as a table in terminals and notebooks."""
 
     caption: Any
-    """What a notebook writes above it."""
+    """The caption above the table in a notebook."""
     rows: Any
     sentences: Any
 
     def __rich__(self):
-        """A table for rich."""
+        """Return the table and its sentences as a `rich` renderable."""
         return to_rich(self.rows, self.sentences)
 
     def __str__(self) -> str:
@@ -36,11 +36,11 @@ class Table:
         return to_html(self.rows, self.caption, self.sentences)
 
     def to_markdown(self) -> str:
-        """A table of Markdown, with the sentences below."""
+        """Return the table in Markdown, with the sentences below."""
         return to_markdown(self.rows, self.sentences)
 
     def to_csv(self) -> str:
-        """Names, then a line a row, numbers with all their digits; without the sentences."""
+        """Return the table as CSV with all digits of the numbers, without the sentences."""
         return to_csv(self.rows)
 
 
@@ -54,30 +54,30 @@ class Listing(Table):
 
 
 class Tables:
-    """What is several tables, one below another, each under its caption."""
+    """Base of results that are several tables, shown one below another, each under its caption."""
 
     tables: Any
 
     def __rich__(self):
-        """The tables for rich."""
+        """Return the tables as a `rich` renderable."""
         from rich.console import Group
         from rich.text import Text
 
-        return Group(*(part for each in self.tables for part in (Text(each.caption), each.__rich__())))
+        return Group(*(part for table in self.tables for part in (Text(table.caption), table.__rich__())))
 
     def __str__(self) -> str:
-        return "\n".join(f"{each.caption}\n{each}" for each in self.tables)
+        return "\n".join(f"{table.caption}\n{table}" for table in self.tables)
 
     def _repr_html_(self) -> str:
-        return "".join(each._repr_html_() for each in self.tables)
+        return "".join(table._repr_html_() for table in self.tables)
 
     def to_markdown(self) -> str:
-        """The tables in Markdown, each under its caption."""
-        return "\n".join(f"**{_markdown(each.caption)}**\n\n{each.to_markdown()}" for each in self.tables)
+        """Return the tables in Markdown, each under its caption."""
+        return "\n".join(f"**{_markdown(table.caption)}**\n\n{table.to_markdown()}" for table in self.tables)
 
 
 def to_rich(rows: Sequence[Row], sentences: Sequence[str] = (), widths: Mapping[str, int] | None = None) -> Any:
-    """What `rich` prints: words to the left, numbers to the right; columns of given widths are never narrower."""
+    """Return a `rich` table: words left-aligned, numbers right-aligned; columns in `widths` have these widths."""
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -92,12 +92,12 @@ def to_rich(rows: Sequence[Row], sentences: Sequence[str] = (), widths: Mapping[
 
 
 def to_text(rows: Sequence[Row], sentences: Sequence[str] = ()) -> str:
-    """What a terminal shows: words are folded to its width, numbers and the names in the first column never."""
+    """Return the table as text: words are folded to the terminal's width, numbers and first-column names are not."""
     from rich.console import Console
 
     room = min(_WIDEST, shutil.get_terminal_size((_WIDEST, 24)).columns)
     for fold_heads in (False, True):
-        widths = _whole(rows, fold_heads)
+        widths = _fixed_widths(rows, fold_heads)
         frame, words = 3 * len(rows[0]) + 1, _NARROWEST * (len(rows[0]) - len(widths))
         least = frame + words + sum(widths.values())
         if least <= room:
@@ -107,8 +107,8 @@ def to_text(rows: Sequence[Row], sentences: Sequence[str] = ()) -> str:
     return page.getvalue()
 
 
-def _whole(rows: Sequence[Row], fold_heads: bool) -> dict[str, int]:
-    """Widths that keep names in the first column, and numbers, in one piece; of heads, perhaps single words."""
+def _fixed_widths(rows: Sequence[Row], fold_heads: bool) -> dict[str, int]:
+    """Column widths that keep first-column names and numbers unfolded; headings may be folded between words."""
     from rich.cells import cell_len
 
     widths = {}
@@ -121,7 +121,7 @@ def _whole(rows: Sequence[Row], fold_heads: bool) -> dict[str, int]:
 
 
 def to_html(rows: Sequence[Row], caption: str, sentences: Sequence[str] = ()) -> str:
-    """A plain table and paragraphs, everything in them escaped.
+    """Return an HTML table and paragraphs, with all text escaped.
 
     Examples
     --------
@@ -130,12 +130,12 @@ def to_html(rows: Sequence[Row], caption: str, sentences: Sequence[str] = ()) ->
     """
     head = "".join(f"<th>{html.escape(name)}</th>" for name in (rows[0] if rows else ()))
     body = "".join(f"<tr>{_cells(row)}</tr>" for row in rows)
-    below = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
-    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>{below}"
+    paragraphs = "".join(f"<p>{html.escape(sentence)}</p>" for sentence in sentences)
+    return f"<table><caption>{html.escape(caption)}</caption><tr>{head}</tr>{body}</table>{paragraphs}"
 
 
 def to_markdown(rows: Sequence[Row], sentences: Sequence[str] = ()) -> str:
-    r"""A table of Markdown and paragraphs; what comes from data makes no cells or tags of its own.
+    r"""Return a Markdown table and paragraphs; text is escaped so that data cannot add cells or tags.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def _markdown(text: str) -> str:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """Names, then a line a row.
+    """Return CSV: a line of column names, then one line per row.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def harmless(cell: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula: text that begins like one gets an apostrophe in front.
+    """Return a cell that no spreadsheet takes for a formula: text that begins like one gets a leading apostrophe.
 
     Examples
     --------
@@ -190,18 +190,18 @@ def harmless(cell: Any) -> Any:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """The names, with a number behind one that has come before.
+    """Return the names with a number appended to each that occurred before, so that all differ.
 
     Examples
     --------
     >>> distinct(["row", "mean", "row"])
     ['row', 'mean', 'row (2)']
     """
-    found: list[str] = []
+    unique: list[str] = []
     for name in names:
-        number = next(n for n in itertools.count(1) if (name if n == 1 else f"{name} ({n})") not in found)
-        found.append(name if number == 1 else f"{name} ({number})")
-    return found
+        number = next(n for n in itertools.count(1) if (name if n == 1 else f"{name} ({n})") not in unique)
+        unique.append(name if number == 1 else f"{name} ({number})")
+    return unique
 
 
 def _cells(row: Row) -> str:
@@ -209,7 +209,7 @@ def _cells(row: Row) -> str:
 
 
 def written(value: Any) -> str:
-    """Words as they are, numbers to four digits, a dash where there is none."""
+    """Format a cell: words unchanged, numbers to four significant digits, a dash for NaN."""
     if isinstance(value, float) and math.isnan(value):
         return "-"
     return value if isinstance(value, str) else f"{value:.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

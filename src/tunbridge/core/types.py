@@ -1,4 +1,4 @@
-"""The protocols between the rooms, and `Params`, everything that is unknown."""
+"""The protocols between the packages, and `Params`, all unknown parameters of a model."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -19,14 +19,14 @@ Role = Literal["weight", "bias", "norm", "embedding", "unknown"]
 
 
 class Params(NamedTuple):
-    """Everything unknown, on the real line."""
+    """All unknown parameters of a model, in unconstrained coordinates."""
 
     weights: PyTree
-    """The network's, in the prior's raw coordinates."""
+    """The network's weights, in the prior's raw coordinates."""
     scales: PyTree = ()
-    """The prior's own unknowns."""
+    """The prior's hyperparameters, unconstrained."""
     noise: PyTree = ()
-    """The likelihood's own unknowns."""
+    """The likelihood's noise parameters, unconstrained."""
 
 
 @runtime_checkable
@@ -34,11 +34,11 @@ class Network(Protocol):
     """A function of weights and inputs."""
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights to start an optimiser from."""
+        """Initial weights for an optimiser, for inputs like `x`."""
         ...
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
-        """Outputs (points, outputs); `key` only for stochastic networks."""
+        """Outputs (points, outputs); `key` is only for stochastic networks."""
         ...
 
     def layout(self, weights: PyTree) -> PyTree:
@@ -46,13 +46,13 @@ class Network(Protocol):
         ...
 
     def with_outputs(self, num: int) -> "Network":
-        """The same network with that many outputs, where it leaves the number open."""
+        """The same network with `num` outputs, if its number of outputs was left open."""
         ...
 
 
 @runtime_checkable
 class Normalised(Protocol):
-    """A network in which a normalisation follows some layers, so that the norms of their filters do not matter."""
+    """A network with normalisation after some layers, so that its outputs ignore the norms of their filters."""
 
     def normalised(self, weights: PyTree) -> Sequence[tuple[str, str | None]]:
         """Paths of the weight and the bias (None if there is none) of each such layer, as `tree.paths` gives them."""
@@ -61,20 +61,20 @@ class Normalised(Protocol):
 
 @runtime_checkable
 class Prior(Protocol):
-    """A density over weights in raw coordinates, given its own unknown scales."""
+    """A density over weights in raw coordinates, given its own hyperparameters (`scales`)."""
 
     @property
     def proper(self) -> bool:
-        """Whether it integrates to one."""
+        """Whether the density integrates to one."""
         ...
 
     @property
     def gaussian(self) -> bool:
-        """Whether raw coordinates are normal around 0, and independent of the scales."""
+        """Whether raw coordinates are normal with mean 0, and independent of the scales."""
         ...
 
     def bind(self, weights: PyTree, layout: PyTree) -> "Prior":
-        """The prior of these very weights (or of their shapes); InputError if they cannot have it."""
+        """The prior bound to these weights (or their shapes); InputError if it does not fit them."""
         ...
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
@@ -90,68 +90,68 @@ class Prior(Protocol):
         ...
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """Of each weight in the independent normal that stands for the prior there; InputError if none does."""
+        """Variances of the independent normal that approximates the prior at `raw`; InputError if there is none."""
         ...
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
-        """Log p(scales), by default with the Jacobian of the transform."""
+        """Log p(scales), by default with the log Jacobian of the transform."""
         ...
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of (raw, scales); scales is () if there are none."""
+        """A draw of (raw, scales); scales is () if the prior has no hyperparameters."""
         ...
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
-        """Where point methods hold the scales."""
+        """The scales at the median of their prior, where point methods fix them."""
         ...
 
     def values(self, scales: PyTree) -> PyTree:
-        """The scales in their own units, by name where they have names."""
+        """The scales transformed to their natural units, by name where they have names."""
         ...
 
     def marginal(self) -> "Prior":
-        """The same with scales integrated out where that has a closed form."""
+        """The same prior with the scales integrated out, where that has a closed form."""
         ...
 
     def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree | None:
-        """How fast -log p rises from its corner at 0, for each raw coordinate; None if there is no corner."""
+        """One-sided derivative of -log p at its kink at 0, for each raw coordinate; None if there is no kink."""
         ...
 
 
 @runtime_checkable
 class Likelihood(Protocol):
-    """A distribution over y given the network's outputs and its own unknown noise."""
+    """A distribution over y given the network's outputs and its own noise parameters (`noise`)."""
 
     def check(self, y: Array) -> Array:
-        """Y in the form that `distribution` scores; InputError if it cannot be."""
+        """Return y in the form that `distribution` scores; InputError if y is not a valid target."""
         ...
 
     def num_outputs(self, y: Array) -> int:
-        """How many outputs the network needs."""
+        """Number of outputs that the network needs."""
         ...
 
     def with_outputs(self, num: int) -> "Likelihood":
-        """The same likelihood for that many outputs, where they settle what it leaves open."""
+        """The same likelihood for `num` outputs, with settings left open filled in where `num` determines them."""
         ...
 
     def bind(self, y: Array) -> "Likelihood":
-        """The same likelihood with what it leaves open, such as how many classes there are, settled by y."""
+        """The same likelihood with settings left open, such as the number of classes, filled in from y."""
         ...
 
     def sample_noise(self, key: Key) -> PyTree:
-        """A draw of its own unknowns from their prior; () if none."""
+        """A draw of the noise parameters from their prior; () if there are none."""
         ...
 
     def log_noise(self, noise: PyTree, *, jacobian: bool = True) -> Scalar:
-        """Log p(noise), by default with the Jacobian of the transform."""
+        """Log p(noise), by default with the log Jacobian of the transform."""
         ...
 
     def median_noise(self) -> PyTree:
-        """The unknowns at their prior's median; () if none."""
+        """The noise parameters at the median of their prior; () if there are none."""
         ...
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Over y: batch shape (points,), all else is event."""
+        """The distribution of y: batch shape (points,), all other axes are event axes."""
         ...
 
     def measured(self, y: Array) -> Any:
@@ -159,7 +159,7 @@ class Likelihood(Protocol):
         ...
 
     def in_units(self, scale: Array) -> "Likelihood":
-        """The same likelihood for y / scale: known numbers are converted."""
+        """The same likelihood for y / scale, with known parameters converted."""
         ...
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
@@ -171,55 +171,55 @@ class Likelihood(Protocol):
         ...
 
     def shrunk(self, y: Array, outputs: Array, noise: PyTree, share: float) -> Array:
-        """Y with residuals of that share of their size, where it has residuals: point methods start there."""
+        """Return y with its residuals multiplied by `share`, where it has residuals; point methods start from it."""
         ...
 
 
 @runtime_checkable
 class NormalNoise(Protocol):
-    """What a likelihood declares whose y is normal around the outputs: normal outputs then have a normal y."""
+    """A likelihood whose y is normal around the outputs, so that y is normal if the outputs are."""
 
     def noise_variance(self, outputs: Array, noise: PyTree = ()) -> Array:
-        """Of y given the outputs, (points, outputs)."""
+        """Variance of y given the outputs, (points, outputs)."""
         ...
 
 
 @runtime_checkable
 class Logits(Protocol):
-    """What a likelihood declares whose classes have probabilities by the softmax of linear functions of outputs."""
+    """A likelihood whose class probabilities are the softmax of linear functions of the outputs."""
 
     def logits(self, mean: Array, covariance: Array, noise: PyTree = ()) -> tuple[Array, Array]:
-        """Mean (points, classes) and covariance of the logits, where outputs are normal."""
+        """Mean (points, classes) and covariance of the logits, given those of normal outputs."""
         ...
 
 
 class Posterior(Protocol):
-    """What is believed about `Params` after the data; it holds its model."""
+    """The posterior distribution of `Params` given the data, together with its model."""
 
     def sample(self, key: Key, num: int) -> Params:
-        """Draws with a leading axis `num`."""
+        """Draws from the posterior, with a leading axis of length `num`."""
         ...
 
     def predict(self, x: Array, *, key: Key | None = None, num: int | None = None) -> "Predictive":
-        """The `Predictive` at x."""
+        """The predictive distribution at x."""
         ...
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write it into a folder; `tunbridge.load` gives it back."""
+        """Save the posterior to the folder `path`, from which `tunbridge.load` reads it."""
         ...
 
 
 class Predictive(Protocol):
-    """A distribution over y at each of some points. What needs no argument is a property.
+    """The predictive distribution of y at each of several points. Members without arguments are properties.
 
-    Uncertainty is split by the law of total variance (numbers) or of total entropy (classes, in nats):
-    `total` = `aleatoric` + `epistemic`, exactly. Aleatoric is what the noise would leave if the weights were known,
-    epistemic what is due to not knowing them.
+    Uncertainty is split by the law of total variance (regression) or by entropies in nats (classification):
+    `total` = `aleatoric` + `epistemic`, exactly. Aleatoric uncertainty would remain if the weights were known;
+    epistemic uncertainty is due to not knowing them.
     """
 
     @property
     def discrete(self) -> bool:
-        """Whether y is whole numbers in an order: counts, or the numbers of ordered classes."""
+        """Whether y are ordered whole numbers: counts, or indices of ordered classes."""
         ...
 
     @property
@@ -249,27 +249,27 @@ class Predictive(Protocol):
 
     @property
     def entropy(self) -> Array:
-        """In nats: (points, outputs), or of the class (points,)."""
+        """Entropy of y in nats: (points, outputs), or (points,) for classes."""
         ...
 
     @property
     def total(self) -> Array:
-        """Aleatoric + epistemic."""
+        """Total uncertainty: aleatoric + epistemic."""
         ...
 
     @property
     def aleatoric(self) -> Array:
-        """What the noise would leave if the weights were known."""
+        """Uncertainty that would remain if the weights were known, due to noise."""
         ...
 
     @property
     def epistemic(self) -> Array:
-        """What is due to not knowing the weights; never negative."""
+        """Uncertainty due to not knowing the weights; never negative."""
         ...
 
     @property
     def functions(self) -> Array:
-        """What each network expects: y, or the probability of each class, (networks, points, outputs or classes)."""
+        """Expected y, or class probabilities, under each network, (networks, points, outputs or classes)."""
         ...
 
     def log_probs(self, y: Any) -> Array:
@@ -285,23 +285,23 @@ class Predictive(Protocol):
         ...
 
     def quantile(self, q: Any) -> Array:
-        """Quantiles, (points, outputs); for several levels (levels, points, outputs)."""
+        """Quantiles at level q, (points, outputs); for several levels (levels, points, outputs)."""
         ...
 
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
-        """The central interval that holds `mass`: lower and upper end, (points, outputs) each."""
+        """Central predictive interval with probability `mass`: lower and upper end, (points, outputs) each."""
         ...
 
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y) an output, (..., points, outputs)."""
+        """P(Y <= y) per output, (..., points, outputs)."""
         ...
 
     def log_prob(self, y: Any) -> Array:
-        """Log p(y), (points,), of all outputs jointly."""
+        """Joint log density of all outputs, log p(y), (points,)."""
         ...
 
     def sample(self, key: Key, num: int) -> Array:
-        """Draws of y, (num, points, ...). Each uses one network at all points."""
+        """Draws of y, (num, points, ...); each draw uses the same network at all points."""
         ...
 
 
@@ -320,5 +320,5 @@ class Method(Protocol):
         max_seconds: float | None = None,
         callbacks: Sequence[Callable] = (),
     ) -> Posterior:
-        """The posterior of `model` given `data`."""
+        """Return the posterior of `model` given `data`."""
         ...

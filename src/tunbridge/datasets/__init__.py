@@ -1,6 +1,6 @@
-"""Data to try things on: made from a key, bundled with scikit-learn, or images; and the one way to standardise it.
+"""Example data sets: synthetic, bundled with scikit-learn, or images; and how data are split and standardised.
 
-They are imported when they are asked for: reading a table needs no JAX.
+Names are imported on first use: reading a table does not import JAX.
 """
 
 from tunbridge.core import names

@@ -1,4 +1,4 @@
-"""Real data that comes with scikit-learn, whose files are read without importing it."""
+"""Real data bundled with scikit-learn, whose files are read without importing it."""
 
 import importlib.util
 from pathlib import Path
@@ -13,41 +13,41 @@ if TYPE_CHECKING:
 
 
 def diabetes() -> Data:
-    """Disease progression of 442 patients from 10 measurements, unscaled."""
+    """Return the diabetes data: disease progression of 442 patients from 10 measurements, unscaled."""
     return Data(_numbers("diabetes_data_raw.csv.gz", None), _numbers("diabetes_target.csv.gz", None))
 
 
 def breast_cancer() -> Data:
-    """569 tumours, 30 measurements, malignant (0) or benign (1)."""
+    """Return the breast cancer data: 569 tumours, 30 measurements, malignant (0) or benign (1)."""
     return _labelled(_numbers("breast_cancer.csv", ",", head=1))
 
 
 def wine() -> Data:
-    """178 wines, 13 measurements, three growers."""
+    """Return the wine data: 178 wines, 13 measurements, three growers as classes."""
     return _labelled(_numbers("wine_data.csv", ",", head=1))
 
 
 def digits() -> Data:
-    """1,797 handwritten digits of 8 x 8 pixels, as 64 numbers from 0 to 16."""
+    """Return the digits data: 1,797 handwritten digits of 8 x 8 pixels, as 64 features from 0 to 16."""
     return _labelled(_numbers("digits.csv.gz", ","))
 
 
 def _labelled(rows: np.ndarray) -> Data:
-    """Inputs, and labels in the last column."""
+    """Data whose labels are the last column of `rows`."""
     return Data(rows[:, :-1], rows[:, -1].astype(int))
 
 
 def _numbers(file: str, delimiter: str | None, head: int = 0) -> np.ndarray:
-    """The numbers in one of scikit-learn's files, after some lines; finding the package does not run it."""
+    """Read one of scikit-learn's files, after `head` header lines; the package is located without importing it."""
     spec = importlib.util.find_spec("sklearn")
     if spec is None or spec.submodule_search_locations is None:
-        raise ImportError("Bundled tables are files of scikit-learn: pip install scikit-learn.")
+        raise ImportError("Bundled tables are part of scikit-learn: pip install scikit-learn.")
     folder = Path(spec.submodule_search_locations[0]) / "datasets" / "data"
     return np.loadtxt(folder / file, delimiter=delimiter, skiprows=head)
 
 
 def as_table(name: str) -> "pa.Table":
-    """One of these sets with the names of its columns and classes; the target comes last."""
+    """Return one of these data sets as a table with names of columns and classes; the target is the last column."""
     import pyarrow as pa
     from sklearn import datasets
 

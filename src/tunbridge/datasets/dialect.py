@@ -1,4 +1,4 @@
-"""How a text file of a table is written: its encoding, its separator, and the lines on which its rows begin."""
+"""The format of a text file that holds a table: its encoding, its separator, and the lines on which rows begin."""
 
 import codecs
 import contextlib
@@ -12,26 +12,26 @@ from typing import TextIO
 from tunbridge.core.errors import InputError
 
 _WORDS = {";": "semicolons", "\t": "tabs", "|": "bars", ",": "commas"}
-"""In the order in which they are believed where several would do."""
+"""Candidate separators and their names, in order of preference where several fit."""
 SEPARATORS = {".csv": ",", ".tsv": "\t"}
-"""What the name of a file promises."""
+"""The separator that the suffix of a file name stands for."""
 _BLOCK = 2**20
 _LOOKED_AT = 50
-"""Lines that the separator is found from."""
+"""Number of lines from which the separator is detected."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Dialect:
-    """How a file is written.
+    """The encoding and the separator of a text file.
 
     Parameters
     ----------
     encoding
-        Of its letters: "utf-8", "utf-16", or "cp1252", which holds all of latin-1 that is printed.
+        "utf-8", "utf-16", or "cp1252", which includes all printable characters of latin-1.
     separator
-        What stands between two cells.
+        The character between two cells.
     usual
-        Whether the separator is the one that the name of the file promises.
+        Whether the separator is the one that the suffix of the file name stands for.
     """
 
     encoding: str = "utf-8"
@@ -40,39 +40,39 @@ class Dialect:
 
     @classmethod
     def of(cls, path: Path) -> "Dialect":
-        """Found from a file; InputError where its letters cannot be read."""
+        """Detect the dialect of a file; InputError if its text cannot be decoded."""
         encoding = _encoding(path)
-        own = SEPARATORS[path.suffix.lower()]
-        separator = _separator(path, encoding, own)
-        return cls(encoding, separator, separator == own)
+        default = SEPARATORS[path.suffix.lower()]
+        separator = _separator(path, encoding, default)
+        return cls(encoding, separator, separator == default)
 
     @property
     def notes(self) -> list[str]:
-        """What a reader of the file would like to know."""
-        said = []
+        """Sentences for the user on an encoding or a separator that is not the usual one."""
+        sentences = []
         if self.encoding == "cp1252":
-            said.append("Its letters are read as Windows-1252 (latin-1), as they are not UTF-8.")
+            sentences.append("Its text is read as Windows-1252 (latin-1), as it is not valid UTF-8.")
         if not self.usual:
-            said.append(f"Its cells are separated by {_WORDS[self.separator]}.")
-        return said
+            sentences.append(f"Its cells are separated by {_WORDS[self.separator]}.")
+        return sentences
 
 
 def _encoding(path: Path) -> str:
     with open(path, "rb") as file:
         marked = file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
     for name in ("utf-16",) if marked else ("utf-8", "cp1252"):
-        place = _first_strange(path, name)
-        if place is None:
+        line = _first_undecodable_line(path, name)
+        if line is None:
             return name
     raise InputError(
-        "letters in UTF-8, UTF-16 or latin-1",
-        f"{path} with a byte that is neither in line {place}",
+        "text in UTF-8, UTF-16 or latin-1",
+        f"{path} with a byte in line {line} that none of them allows",
         "Save the file as UTF-8.",
     )
 
 
-def _first_strange(path: Path, encoding: str) -> int | None:
-    """The line of the first byte that an encoding does not have."""
+def _first_undecodable_line(path: Path, encoding: str) -> int | None:
+    """The line of the first byte that an encoding cannot decode; None if it decodes the whole file."""
     decoder, lines = codecs.getincrementaldecoder(encoding)(), 1
     with open(path, "rb") as file:
         while block := file.read(_BLOCK):
@@ -88,20 +88,20 @@ def _first_strange(path: Path, encoding: str) -> int | None:
     return None
 
 
-def _separator(path: Path, encoding: str, own: str) -> str:
-    """The one by which the first rows have equally many cells, and most; else that of most names."""
+def _separator(path: Path, encoding: str, default: str) -> str:
+    """The separator that splits the first rows into equally many cells, and most; else into most column names."""
     with _opened(path, encoding) as file:
         head = list(itertools.islice(file, _LOOKED_AT))
-    best, separator = (False, 1), own
+    best, separator = (False, 1), default
     for candidate in _WORDS:
         try:
             counts = [len(row) for row in csv.reader(head, delimiter=candidate) if row]
         except csv.Error:
             continue
         if len(head) == _LOOKED_AT:
-            counts = counts[:-1]  # the last may go on in the next line
-        if counts and (standing := (len(set(counts)) == 1 and counts[0] > 1, counts[0])) > best:
-            best, separator = standing, candidate
+            counts = counts[:-1]  # the last row may continue on the next line
+        if counts and (score := (len(set(counts)) == 1 and counts[0] > 1, counts[0])) > best:
+            best, separator = score, candidate
     return separator
 
 
@@ -110,9 +110,9 @@ def _opened(path: Path, encoding: str) -> TextIO:
 
 
 def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, int]]:
-    """(line on which it begins, number of cells) of every row, the names first; empty lines are none.
+    """Yield (line on which it begins, number of cells) for every row, column names first; empty lines are skipped.
 
-    They end early where Python reads less than Arrow: at a cell of more than 100,000 letters.
+    The rows end early at a cell of more than 100,000 characters, which Arrow reads but Python does not.
     """
     with _opened(path, dialect.encoding) as file, contextlib.suppress(csv.Error):
         reader, line = csv.reader(file, delimiter=dialect.separator), 1
@@ -123,24 +123,24 @@ def _records(path: Path, dialect: Dialect) -> Iterator[tuple[int, int]]:
 
 
 def lines(path: Path, dialect: Dialect, rows: Sequence[int]) -> list[int] | None:
-    """The lines of a file on which some rows begin, of which 0 comes after the names; None if they are not found."""
-    wanted, found = set(rows), {}
+    """Return the lines of a file on which `rows` begin (row 0 follows the column names); None if any is not found."""
+    row_numbers, line_of_row = set(rows), {}
     for number, (line, _) in enumerate(_records(path, dialect), start=-1):
-        if number in wanted:
-            found[number] = line
-            if len(found) == len(wanted):
+        if number in row_numbers:
+            line_of_row[number] = line
+            if len(line_of_row) == len(row_numbers):
                 break
-    return [found[row] for row in rows] if len(found) == len(wanted) else None
+    return [line_of_row[row] for row in rows] if len(line_of_row) == len(row_numbers) else None
 
 
 def refuse_ragged(path: Path, dialect: Dialect) -> None:
-    """InputError that names the first line with more or fewer cells than there are names."""
+    """Raise InputError for the first line with more or fewer cells than there are column names, if there is one."""
     records = _records(path, dialect)
     _, names = next(records, (1, 0))
     for line, cells in records:
         if cells != names:
             raise InputError(
-                f"{names} cells in every line of {path}, as there are names",
+                f"{names} cells in every line of {path}, one per column name",
                 f"{cells} in line {line}",
-                f"Mend this line; a cell that holds {_WORDS[dialect.separator]} or line breaks needs quotes.",
+                f"Correct this line; a cell that holds {_WORDS[dialect.separator]} or line breaks needs quotes.",
             )

@@ -1,4 +1,4 @@
-"""Files from where their authors keep them: checked, then kept in the user's cache."""
+"""Downloads of data files from their authors' servers: verified, then kept in the user's cache."""
 
 import hashlib
 import http.client
@@ -12,11 +12,11 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.files import replacing
 
 _SECONDS = 30.0
-"""How long a silent server is waited for."""
+"""Timeout for a server that sends nothing."""
 
 
 def cache() -> Path:
-    """The folder for what can be downloaded again, as the platform has it."""
+    """Return Tunbridge's folder in the user's cache directory of this platform."""
     home = Path.home()
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or home / "AppData" / "Local")
@@ -28,9 +28,9 @@ def cache() -> Path:
 
 
 def fetch(address: str, sha256: str, folder: Path) -> Path:
-    """The file of an address in a folder, downloaded unless it is there already.
+    """Return the path in `folder` of the file at an address, downloaded unless it is there already.
 
-    It gets its name once it is whole and its SHA-256 is right: a run that is cut off leaves nothing behind.
+    The file gets its name only when it is complete and its SHA-256 matches: an interrupted download leaves nothing.
     """
     path = folder / address.rpartition("/")[2]
     if path.is_file() and _sha256(path) == sha256:
@@ -40,9 +40,9 @@ def fetch(address: str, sha256: str, folder: Path) -> Path:
         with urllib.request.urlopen(address, timeout=_SECONDS) as response, replacing(path) as file:
             shutil.copyfileobj(response, file)
             file.flush()
-            if (found := _sha256(Path(file.name))) != sha256:
+            if (digest := _sha256(Path(file.name))) != sha256:
                 size = f"{file.tell():,} bytes"
-                raise InputError(f"{address} with SHA-256 {sha256}", f"{size} with SHA-256 {found}", _ELSEWHERE)
+                raise InputError(f"{address} with SHA-256 {sha256}", f"{size} with SHA-256 {digest}", _ELSEWHERE)
     except (OSError, http.client.HTTPException) as error:
         raise InputError(f"{address}, to be kept in {folder}", f"none ({error})", _ELSEWHERE) from error
     return path

@@ -1,4 +1,4 @@
-"""How the columns of a table become numbers, and back: decided once on the training table, written as JSON."""
+"""How columns of a table are encoded as numbers: decided once on the training table, and stored as JSON."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,16 +21,16 @@ def _row(number: int) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column and how it is read.
+    """A column of a table and how it is encoded.
 
     Parameters
     ----------
     name
-        As in the table.
+        The name of the column in the table.
     levels
-        The values of a category, in order; () for a number.
+        The values of a categorical column, in order; () for a numeric column.
     date
-        Whether the number is a date, in seconds since 1970.
+        Whether the column is a date, encoded in seconds since 1970.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Column:
 
     @classmethod
     def of(cls, name: str, values: pa.ChunkedArray, category: bool = False) -> "Column":
-        """A number where the values are, else a category; InputError for what is neither."""
+        """Return a numeric column for numbers and dates, else a categorical one; InputError for other types."""
         if is_number(values.type) and not category:
             return cls(name, date=_is_date(values.type))
         if not (_is_text(values.type) or is_number(values.type)):
@@ -58,30 +58,30 @@ class Column:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """The names of the numbers it becomes: one a level, or one in all for a number and for two levels."""
+        """Names of the encoded features: one per level, or a single one for a numeric column or two levels."""
         if len(self.levels) < 3:
             return (f"{self.name}={self.levels[-1]}",) if self.levels else (self.name,)
         return tuple(f"{self.name}={level}" for level in self.levels)
 
     def codes(self, values: pa.ChunkedArray, place: Callable[[int], str] = _row) -> np.ndarray:
-        """The number of each row's level; `place` says where a row stands."""
+        """Index of the level of each row; `place` names a row in error messages."""
         texts, known = _texts(values), {level: i for i, level in enumerate(self.levels)}
-        strange = sorted(set(texts) - set(known))
-        if strange:
-            row = min(texts.index(level) for level in strange)
+        unknown = sorted(set(texts) - set(known))
+        if unknown:
+            row = min(texts.index(level) for level in unknown)
             raise InputError(
                 f"values of {self.name!r} that were there in training ({listed(list(self.levels))})",
-                f"{listed(strange)}, first in {place(row)}",
+                f"{listed(unknown)}, first in {place(row)}",
                 "Leave these rows out, or train on data that has them.",
             )
         return np.array([known[text] for text in texts], np.int64)
 
     def numbers(self, values: pa.ChunkedArray, place: Callable[[int], str] = _row) -> np.ndarray:
-        """(rows, outputs): the number itself, or 1 in the place of the level."""
+        """Encoded features (rows, outputs): the number itself, a 0/1 indicator for two levels, or a one-hot code."""
         if not self.levels:
             if not is_number(values.type) or _is_date(values.type) != self.date:
-                wanted = "dates" if self.date else "numbers"
-                raise InputError(f"{wanted} in {self.name!r}, as in training", f"{values.type}", "Convert the column.")
+                kind = "dates" if self.date else "numbers"
+                raise InputError(f"{kind} in {self.name!r}, as in training", f"{values.type}", "Convert the column.")
             return _floats(values)[:, None]
         codes = self.codes(values, place)
         if len(self.levels) < 3:
@@ -108,7 +108,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _floats(values: pa.ChunkedArray) -> np.ndarray:
-    """Numbers as they are; dates as seconds since 1970."""
+    """Numbers in float64; dates as seconds since 1970."""
     if _is_date(values.type):
         micro = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         return micro.to_numpy().astype(np.float64) / 1e6
@@ -128,14 +128,14 @@ Task = Literal["regression", "classification"]
 
 @dataclasses.dataclass(frozen=True)
 class Encoding:
-    """Which columns are inputs and which are targets, and how each is read.
+    """Which columns are inputs and which are targets, and how each is encoded.
 
     Parameters
     ----------
     features, targets
-        The columns.
+        The input columns and the target columns.
     task
-        Whether the targets are numbers or the one target is a class.
+        "regression" for numeric targets, "classification" for a single target that is a class.
     """
 
     features: tuple[Column, ...]
@@ -152,18 +152,18 @@ class Encoding:
         categorical: tuple[str, ...] = (),
         task: Task | None = None,
     ) -> "Encoding":
-        """Decide from a table without missing values; `task` None asks the target."""
+        """Decide the encoding from a table without missing values; with `task` None the target decides the task."""
         inputs = [name for name in table.column_names if name not in (*targets, *ignore)]
         if not inputs:
             raise InputError("a column besides the target", "none", "Check --target and --ignore.")
-        found = task or (
+        chosen_task = task or (
             "classification" if any(_looks_like_classes(table[name]) for name in targets) else "regression"
         )
-        if found == "classification" and len(targets) > 1:
+        if chosen_task == "classification" and len(targets) > 1:
             raise InputError("one target that is a class, or several numbers", listed(targets), "Choose one of them.")
-        classes = found == "classification"
-        wanted = tuple(Column.of(name, table[name], category=classes) for name in targets)
-        for column in wanted:
+        classes = chosen_task == "classification"
+        target_columns = tuple(Column.of(name, table[name], category=classes) for name in targets)
+        for column in target_columns:
             if bool(column.levels) != classes:
                 raise InputError(
                     "numbers as the target of a regression", f"text in {column.name!r}", "Use --task classification."
@@ -174,50 +174,52 @@ class Encoding:
                 raise InputError(
                     "a target that varies", f"{values[0]} in every row of {column.name!r}", "Check the target."
                 )
-        return cls(tuple(Column.of(name, table[name], name in categorical) for name in inputs), wanted, found)
+        return cls(
+            tuple(Column.of(name, table[name], name in categorical) for name in inputs), target_columns, chosen_task
+        )
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that are read as inputs."""
+        """Names of the input columns."""
         return [column.name for column in self.features]
 
     @property
     def text(self) -> list[str]:
-        """The columns whose levels are to be read letter by letter."""
+        """Names of the input columns to be read as text, because their levels are strings."""
         return [column.name for column in self.features if column.levels and column.levels != ("no", "yes")]
 
     @property
     def kinds(self) -> dict[str, str]:
-        """What every cell of the other columns is to be."""
+        """The kind, "a date" or "a number", that every cell of each numeric input column must have."""
         return {column.name: "a date" if column.date else "a number" for column in self.features if not column.levels}
 
     @property
     def names(self) -> list[str]:
-        """The names of the numbers that the inputs become."""
+        """Names of the encoded input features."""
         return [name for column in self.features for name in column.outputs]
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The classes of the target; () where it is a number."""
+        """The classes of the target; () for regression."""
         return self.targets[0].levels if self.task == "classification" else ()
 
     def x(self, table: pa.Table, place: Callable[[int], str] = _row) -> np.ndarray:
-        """Inputs (rows, numbers) in float64; `place` says where a row of the table stands."""
+        """Encoded inputs (rows, features) in float64; `place` names a row in error messages."""
         return np.concatenate([column.numbers(table[column.name], place) for column in self.features], axis=1)
 
     def y(self, table: pa.Table) -> np.ndarray:
-        """Targets: (rows, targets) in float64, or the number of each row's class (rows,)."""
+        """Targets (rows, targets) in float64, or the class index of each row (rows,)."""
         if self.task == "classification":
             return self.targets[0].codes(table[self.targets[0].name])
         return np.concatenate([column.numbers(table[column.name]) for column in self.targets], axis=1)
 
     def to_json(self) -> dict[str, Any]:
-        """As plain lists and strings."""
+        """The encoding as plain lists and strings."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_json(cls, plain: Any) -> "Encoding":
-        """The inverse of `to_json`; InputError where it is something else."""
+        """Inverse of `to_json`; InputError if `plain` is something else."""
         try:
             features, targets = (tuple(_column(column) for column in plain[side]) for side in ("features", "targets"))
             task: Task = "classification" if plain["task"] == "classification" else "regression"
@@ -234,10 +236,10 @@ def _column(plain: dict[str, Any]) -> Column:
 
 
 def _looks_like_classes(values: pa.ChunkedArray) -> bool:
-    """Text and yes/no, and whole numbers that count 0, 1, ... up to at most 20 classes, or take two values."""
+    """Whether values are text, yes/no, or integers that are 0, 1, ... for at most 20 classes or take two values."""
     if not is_number(values.type):
         return True
     if not pa.types.is_integer(values.type):
         return False
-    found = np.unique(values.to_numpy())
-    return len(found) == 2 or (len(found) <= _MOST_CODES and np.array_equal(found, np.arange(len(found))))
+    unique = np.unique(values.to_numpy())
+    return len(unique) == 2 or (len(unique) <= _MOST_CODES and np.array_equal(unique, np.arange(len(unique))))

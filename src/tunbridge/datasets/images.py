@@ -1,4 +1,4 @@
-"""Images with labels, that people measure methods on: from a folder, or downloaded once."""
+"""Benchmark data sets of labelled images: read from a folder, or downloaded once."""
 
 import dataclasses
 import os
@@ -15,22 +15,22 @@ from tunbridge.datasets.download import cache, fetch
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """Where a set comes from.
+    """Where the files of a data set come from.
 
     Parameters
     ----------
     name
-        Of the folder for its files.
+        Name of the data set and of the folder for its files.
     address
-        What the names of its files are appended to.
+        The URL to which the file names are appended.
     files
-        The SHA-256 of each.
+        The SHA-256 of each file, by file name.
     read
-        What the folder with its files holds.
+        Reads the images and labels from the folder with the files.
     shape
-        Of an image.
+        Shape of an image.
     first
-        The first labels of the training set, by which sets with files of the same names are told apart.
+        The first labels of the training set, which distinguish data sets with the same file names.
     """
 
     name: str
@@ -42,12 +42,12 @@ class Source:
 
     @property
     def npz(self) -> str:
-        """The name of the one file that the set may be in."""
+        """Name of the .npz file that may hold the whole data set."""
         return f"{self.name.replace('-', '_')}.npz"
 
 
 def _digits(name: str, address: str, sha256: tuple[str, ...], labels: tuple[int, ...]) -> Source:
-    """A set of grey images in the four files that MNIST has."""
+    """A data set of grey images in the format of MNIST."""
     return Source(name, address, dict(zip(formats.IDX, sha256, strict=True)), formats.idx, (28, 28, 1), labels)
 
 
@@ -84,22 +84,22 @@ CIFAR10 = Source(
 
 
 def mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
-    """Handwritten digits :cite:p:`lecun1998gradient`: 60,000 to train on and 10,000 to test on.
+    """Return MNIST, handwritten digits :cite:p:`lecun1998gradient`: (train, test) of 60,000 and 10,000 images.
 
     Images are (points, 28, 28, 1) from 0 to 1, labels are the digits.
 
     Parameters
     ----------
     folder
-        Where mnist.npz is (x_train, y_train, x_test, y_test, images of unsigned bytes) or the four original
-        files ``train-images-idx3-ubyte.gz`` and so on. None looks into the folder that the environment variable
-        TUNBRIDGE_DATA names, if it does, and then downloads them, once.
+        Folder with mnist.npz (x_train, y_train, x_test, y_test, images of unsigned bytes) or the four original
+        files ``train-images-idx3-ubyte.gz`` and so on. None looks in the folder that the environment variable
+        TUNBRIDGE_DATA names, if it is set, and otherwise downloads the files, once.
     """
     return _loaded(MNIST, folder)
 
 
 def fashion_mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
-    """Articles of clothing in the form of MNIST :cite:p:`xiao2017fashion`: 60,000 to train on and 10,000 to test on.
+    """Return Fashion-MNIST, articles of clothing :cite:p:`xiao2017fashion`: (train, test) of 60,000 and 10,000 images.
 
     Images are (points, 28, 28, 1) from 0 to 1, labels are T-shirt, trouser, pullover, dress, coat, sandal, shirt,
     sneaker, bag, ankle boot, as 0 to 9.
@@ -114,7 +114,7 @@ def fashion_mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
 
 
 def cifar10(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
-    """Photographs of ten kinds of things :cite:p:`krizhevsky2009learning`: 50,000 to train on and 10,000 to test on.
+    """Return CIFAR-10, photographs of ten classes :cite:p:`krizhevsky2009learning`: (train, test) of 50,000 and 10,000.
 
     Images are (points, 32, 32, 3) from 0 to 1, in the order of the original files; labels are airplane, automobile,
     bird, cat, deer, dog, frog, horse, ship, truck, as 0 to 9.
@@ -122,14 +122,14 @@ def cifar10(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
     Parameters
     ----------
     folder
-        As for `mnist`; the file is cifar10.npz, the original ``cifar-10-python.tar.gz``.
+        As for `mnist`; the file is cifar10.npz, or the original ``cifar-10-python.tar.gz``.
     """
     return _loaded(CIFAR10, folder)
 
 
 def _loaded(source: Source, folder: str | os.PathLike | None) -> tuple[Data, Data]:
     named = os.environ.get("TUNBRIDGE_DATA") if folder is None else folder
-    place = _found(source, Path(named)) if named else None
+    place = _locate(source, Path(named)) if named else None
     if place is None and folder is not None:
         raise InputError(
             f"{source.npz}, or {' and '.join(source.files)}, in the folder",
@@ -144,10 +144,10 @@ def _loaded(source: Source, folder: str | os.PathLike | None) -> tuple[Data, Dat
     return _data(source, x_train, y_train, place), _data(source, x_test, y_test, place)
 
 
-def _found(source: Source, folder: Path) -> Path | None:
-    """The file, or the folder with the files, of a set in a folder."""
+def _locate(source: Source, folder: Path) -> Path | None:
+    """The .npz file of a data set in a folder, or else the folder with its original files; None if there is neither."""
     if not folder.is_dir():
-        raise InputError("a folder with data", f"{folder}, which is none", "Check folder=, or TUNBRIDGE_DATA.")
+        raise InputError("a folder with data", f"{folder}, which is not a folder", "Check folder=, or TUNBRIDGE_DATA.")
     if (folder / source.npz).is_file():
         return folder / source.npz
     places = (folder / source.name, folder)
@@ -156,25 +156,25 @@ def _found(source: Source, folder: Path) -> Path | None:
 
 def _read(source: Source, place: Path) -> formats.Labelled:
     try:
-        found = formats.npz(place) if place.is_file() else source.read(place)
+        arrays = formats.npz(place) if place.is_file() else source.read(place)
     except formats.DAMAGED as error:
-        raise InputError(f"readable files of {source.name}", f"{place}: {error}", "Get them anew.") from error
-    labels = tuple(int(label) for label in np.ravel(found[1])[: len(source.first)])
+        raise InputError(f"readable files of {source.name}", f"{place}: {error}", "Get them again.") from error
+    labels = tuple(int(label) for label in np.ravel(arrays[1])[: len(source.first)])
     if place.is_dir() and labels != source.first:
         raise InputError(
             f"the labels of {source.name}, which begin {source.first}",
             f"{labels} in {place}",
-            "Name another folder: sets in the form of MNIST have files of the same names.",
+            "Name another folder: data sets in the format of MNIST have the same file names.",
         )
-    return found
+    return arrays
 
 
 def _data(source: Source, x: np.ndarray, y: np.ndarray, place: Path) -> Data:
-    """Images from 0 to 1, with a channel even if there is one, and labels (points,)."""
+    """Images from 0 to 1, with a channel axis even for a single channel, and labels (points,)."""
     if x.dtype != np.uint8 or x.shape[1:] not in (source.shape, source.shape[:2]) or len(x) != y.size:
         raise InputError(
             f"images of {source.shape} unsigned bytes, and as many labels",
             f"{x.dtype} {x.shape} and labels {y.shape} in {place}",
-            "Get the file anew.",
+            "Get the file again.",
         )
     return Data(np.divide(x, 255, dtype=np.float32).reshape(-1, *source.shape), np.ravel(y).astype(np.int32))

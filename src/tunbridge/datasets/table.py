@@ -1,4 +1,4 @@
-"""Tables as people keep them: CSV and Parquet files, read whole and refused with a sentence where they are broken."""
+"""Reading and writing tables in CSV and Parquet files; a broken file is refused with an InputError."""
 
 import dataclasses
 import os
@@ -28,15 +28,15 @@ class Sheet:
     Parameters
     ----------
     table
-        Its columns.
+        The columns.
     path
         The file.
     dialect
-        How the file is written; None where it is not text.
+        The encoding and separator of a text file; None for Parquet.
     conventions
-        What its cells were found to mean where they could mean two things.
+        How ambiguous cells were read.
     notes
-        Sentences on how it was read.
+        Sentences on how the file was read.
     """
 
     table: pa.Table
@@ -46,57 +46,57 @@ class Sheet:
     notes: tuple[str, ...] = ()
 
     def places(self, rows: Sequence[int] | np.ndarray) -> str:
-        """Where rows, the first of which is 0, stand in the file: "lines 2, 3", or "rows 1, 2" of Parquet."""
+        """Name the places of rows, counted from 0, in the file: "lines 2, 3", or "rows 1, 2" for Parquet."""
         plain = [int(row) for row in rows]
-        found = None if self.dialect is None else lines(self.path, self.dialect, plain)
-        word, numbers = ("row", [row + 1 for row in plain]) if found is None else ("line", found)
+        line_numbers = None if self.dialect is None else lines(self.path, self.dialect, plain)
+        word, numbers = ("row", [row + 1 for row in plain]) if line_numbers is None else ("line", line_numbers)
         return f"{word}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}"
 
     def refuse_missing(self, names: Sequence[str]) -> None:
-        """InputError that names the columns and places with missing values, and the way out."""
-        found = [(name, rows) for name in names if len(rows := missing(self.table[name]))]
-        if found:
-            told = [
+        """Raise InputError if these columns have missing values, which says where they are and what to do."""
+        gaps = [(name, rows) for name in names if len(rows := missing(self.table[name]))]
+        if gaps:
+            descriptions = [
                 f"{name!r} ({self.places(rows[:_SHOWN])}{', ...' if len(rows) > _SHOWN else ''}; {len(rows)} in all)"
-                for name, rows in found[:_SHOWN]
+                for name, rows in gaps[:_SHOWN]
             ]
             raise InputError(
                 "a value in every cell",
-                f"none in {'; '.join(told)}{'; ...' if len(found) > _SHOWN else ''}",
+                f"none in {'; '.join(descriptions)}{'; ...' if len(gaps) > _SHOWN else ''}",
                 "Leave such rows out with --drop-missing, or such columns with --ignore, or fill them in first.",
             )
 
     def refuse_odd(self, wanted: Mapping[str, str | None]) -> None:
-        """InputError that names the first cell that is no number, or no date, in columns of text.
+        """Raise InputError for the first cell that is not a number, or not a date, in text columns that should be.
 
-        `wanted` says of each column whether it should be "a number" or "a date"; None asks what its other cells are.
+        `wanted` maps each column to "a number" or "a date"; None takes what nearly all of its cells are.
         """
         for name, kind in wanted.items():
             column = self.table[name]
             odd = odd_cell(column, kind) if pa.types.is_string(column.type) else None
             if odd is not None:
-                row, found, cell = odd
+                row, expected, cell = odd
                 others = "as in training" if kind else "as its other cells are"
                 way = "or leave its row out" if kind else f"or add --categorical {name!r} or --ignore {name!r}"
                 raise InputError(
-                    f"{found} in every cell of {name!r}, {others}",
+                    f"{expected} in every cell of {name!r}, {others}",
                     f"{cell[:40]!r} in {self.places([row])} of {self.path.name}",
-                    f"Mend this cell, {way}.",
+                    f"Correct this cell, {way}.",
                 )
 
 
 def read(path: str | os.PathLike, text: Sequence[str] = (), like: Conventions = Conventions()) -> Sheet:
-    """The table in a .csv, .tsv or .parquet file.
+    """Read the table in a .csv, .tsv or .parquet file.
 
     Parameters
     ----------
     path
-        The file. Encoding and separator of text are found from it, numbers may have decimal commas, dates may have the
-        day or the month in front.
+        The file. The encoding and separator of text are detected; numbers may have decimal commas, dates may have the
+        day or the month first.
     text
-        Columns that are taken letter by letter.
+        Columns that are kept as text.
     like
-        What cells mean that could mean two things, from an earlier file.
+        How ambiguous cells are read, from an earlier file.
     """
     path = Path(path)
     check_readable(path)
@@ -111,7 +111,7 @@ def read(path: str | os.PathLike, text: Sequence[str] = (), like: Conventions = 
         if dialect is not None:
             refuse_ragged(path, dialect)
         sentence = " ".join(str(error).split())[:200]
-        raise InputError(f"a readable {suffix[1:]} file", f"{path}: {sentence}", "Mend the file.") from error
+        raise InputError(f"a readable {suffix[1:]} file", f"{path}: {sentence}", "Correct the file.") from error
 
 
 def _read_text(path: Path, dialect: Dialect, text: Sequence[str], like: Conventions) -> Sheet:
@@ -128,11 +128,11 @@ def _read_text(path: Path, dialect: Dialect, text: Sequence[str], like: Conventi
             ),
         )
 
-    def again(names: list[str], comma: bool) -> pa.Table:
+    def read_again(names: list[str], comma: bool) -> pa.Table:
         return arrow((), names, ",") if comma else arrow(names, names)
 
-    found = convert(_checked(arrow(text), path), text, like, dialect.separator, again)
-    return Sheet(_tidy(found.table), path, dialect, found.conventions, (*dialect.notes, *found.notes))
+    converted = convert(_checked(arrow(text), path), text, like, dialect.separator, read_again)
+    return Sheet(_tidy(converted.table), path, dialect, converted.conventions, (*dialect.notes, *converted.notes))
 
 
 def _read_parquet(path: Path) -> pa.Table:
@@ -142,7 +142,7 @@ def _read_parquet(path: Path) -> pa.Table:
 
 
 def _plain(table: pa.Table) -> pa.Table:
-    """Columns as their values: not as codes into a dictionary, nor as views."""
+    """The table with dictionary-encoded columns decoded, and large strings and string views as plain strings."""
     for i, field in enumerate(table.schema):
         if pa.types.is_dictionary(field.type):
             table = table.set_column(i, field.name, table.column(i).cast(field.type.value_type))
@@ -164,15 +164,15 @@ def _checked(table: pa.Table, path: Path) -> pa.Table:
 
 
 def _tidy(table: pa.Table) -> pa.Table:
-    """Names without spaces at their ends, where they stay different without."""
+    """The table with spaces stripped from both ends of column names, if the names stay distinct."""
     stripped = [name.strip() for name in table.column_names]
     return table.rename_columns(stripped) if len(set(stripped)) == len(stripped) else table
 
 
 def write(table: pa.Table, path: str | os.PathLike | None) -> str | None:
-    """The table as a .csv, .tsv or .parquet file, whole or not at all; None gives the text of a CSV back.
+    """Write the table atomically to a .csv, .tsv or .parquet file; if `path` is None, return it as CSV text.
 
-    In text, labels that a spreadsheet would take for a formula get an apostrophe in front.
+    In text files, labels that a spreadsheet would take for a formula get a leading apostrophe.
     """
     if path is None:
         sink = pa.BufferOutputStream()
@@ -200,7 +200,7 @@ def _harmless(table: pa.Table) -> pa.Table:
 
 
 def check_readable(path: str | os.PathLike) -> None:
-    """InputError unless there is a file that may hold a table."""
+    """Raise InputError unless the path is an existing file with the suffix of a table."""
     path = Path(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError("a file that ends in .csv, .tsv or .parquet", str(path), "Rename or convert it.")
@@ -209,23 +209,23 @@ def check_readable(path: str | os.PathLike) -> None:
 
 
 def check_writable(path: str | os.PathLike) -> None:
-    """InputError unless a table can be written there."""
+    """Raise InputError unless the path has the suffix of a table and its folder exists."""
     path = Path(path)
     if path.suffix.lower() not in _SUFFIXES:
         raise InputError("an output that ends in .csv, .tsv or .parquet", str(path), "Change its name.")
     if not path.parent.is_dir():
-        raise InputError("a folder to write into", f"{path.parent}, which is not there", "Make it first.")
+        raise InputError("a folder to write into", f"{path.parent}, which does not exist", "Create it first.")
 
 
 def require(table: pa.Table, names: list[str], path: str | os.PathLike) -> None:
-    """InputError that names the columns which are not there."""
+    """Raise InputError if the table lacks any of these columns."""
     missing = [name for name in names if name not in table.column_names]
     if missing:
         raise InputError(f"the column {listed(missing)} in {path}", f"{listed(table.column_names)}", "Check the names.")
 
 
 def missing(column: pa.ChunkedArray) -> np.ndarray:
-    """The numbers of the rows where a column has no value, or one that is not finite."""
+    """Return the indices of the rows where a column has no value, or one that is not finite."""
     gaps = pc.is_null(column, nan_is_null=True)
     if pa.types.is_floating(column.type):
         gaps = pc.or_(gaps, pc.invert(pc.is_finite(pc.fill_null(column, 0.0))))
@@ -233,7 +233,7 @@ def missing(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def drop_missing(table: pa.Table, names: list[str]) -> tuple[pa.Table, np.ndarray]:
-    """The rows that have a value in all these columns, and their numbers in the table."""
+    """Return the rows that have a value in all these columns, and their indices in the table."""
     bad = np.unique(np.concatenate([missing(table[name]) for name in names] or [np.zeros(0, int)]))
     kept = np.setdiff1d(np.arange(table.num_rows), bad)
     if not len(kept):
@@ -242,6 +242,6 @@ def drop_missing(table: pa.Table, names: list[str]) -> tuple[pa.Table, np.ndarra
 
 
 def listed(names: list[str]) -> str:
-    """Some of the names, quoted."""
+    """Return the first five names, quoted, and how many more there are."""
     shown = ", ".join(repr(name) for name in names[:_SHOWN])
     return shown + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")

@@ -1,4 +1,4 @@
-"""Small problems made from a key, whose truth is known."""
+"""Small synthetic problems, drawn from a key, whose true functions are known."""
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,7 @@ from tunbridge.core.types import Key
 
 
 def curve(key: Key, num: int = 60, noise: float = 0.1) -> Data:
-    """Y = sin(3x) + x/2 + noise, with x in [-2, -0.7] and [0.3, 2]: a gap in between."""
+    """Draw y = sin(3x) + x/2 + noise, with x uniform in [-2, -0.7] and [0.3, 2], so with a gap in between."""
     key_x, key_noise = jax.random.split(key)
     u = jax.random.uniform(key_x, (num,), maxval=3.0)
     x = jnp.where(u < 1.3, u - 2.0, u - 1.0)
@@ -16,24 +16,24 @@ def curve(key: Key, num: int = 60, noise: float = 0.1) -> Data:
 
 
 def curve_mean(x):
-    """What `curve` adds noise to."""
+    """Return the true mean of `curve`, sin(3x) + x/2."""
     return jnp.sin(3 * x) + 0.5 * x
 
 
 def funnel(key: Key, num: int = 500) -> Data:
-    """Y = sin(2x) + sigma(x) noise with sigma(x) = `funnel_scale`, x uniform in [-2, 2]."""
+    """Draw y = sin(2x) + sigma(x) noise with sigma(x) = `funnel_scale`, x uniform in [-2, 2]."""
     key_x, key_noise = jax.random.split(key)
     x = jax.random.uniform(key_x, (num,), minval=-2.0, maxval=2.0)
     return Data(x[:, None], jnp.sin(2 * x) + funnel_scale(x) * jax.random.normal(key_noise, (num,)))
 
 
 def funnel_scale(x):
-    """The noise scale of `funnel`: from 0.05 on the left to 0.65 on the right."""
+    """Return the noise scale of `funnel`: from 0.05 on the left to 0.65 on the right."""
     return 0.05 + 0.15 * (x + 2.0)
 
 
 def moons(key: Key, num: int = 200, noise: float = 0.15) -> Data:
-    """Two interleaved half circles, labelled 0 and 1."""
+    """Draw two interleaved half circles with noise, labelled 0 and 1."""
     key_angle, key_label, key_noise = jax.random.split(key, 3)
     angle = jax.random.uniform(key_angle, (num,), maxval=jnp.pi)
     label = jax.random.bernoulli(key_label, 0.5, (num,)).astype(jnp.int32)

@@ -1,4 +1,4 @@
-"""Whether to believe draws: arrays in, numbers out."""
+"""Diagnostics of posterior draws: functions of arrays."""
 
 from tunbridge.diagnostics.convergence import ess_bulk, ess_tail, mcse, rhat
 from tunbridge.diagnostics.discrepancy import mmd

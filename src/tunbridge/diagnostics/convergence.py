@@ -1,7 +1,7 @@
-"""Whether chains have forgotten their starts, and what their averages are worth: ArviZ's figures of each quantity.
+"""Convergence of chains, and the precision of their averages, computed by ArviZ.
 
-Each takes draws (chains, draws, ...quantities) and gives an array (...quantities). ArviZ goes through the quantities
-one by one, about a millisecond each for 4,000 draws.
+Each function takes draws (chains, draws, ...quantities) and returns an array (...quantities). ArviZ processes the
+quantities one by one, about a millisecond each for 4,000 draws.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ import numpy as np
 from tunbridge.core.errors import InputError
 
 _LEAST = 4
-"""Chains are split in halves, and a half needs a variance."""
+"""The least number of draws: chains are split into halves, and each half needs a variance."""
 
 
 def rhat(draws: Any) -> np.ndarray:
     """Rank-normalised split R-hat, the larger of bulk and tail :cite:p:`vehtari2021rank`.
 
-    Near 1 where chains agree; above 1.01 they should run longer. Of a constant it is NaN, of chains that stand still
-    at different values infinite, and of a single chain NaN.
+    It is near 1 where chains agree; above 1.01 the chains should run longer. It is NaN for a constant quantity or a
+    single chain, and infinite for chains stuck at different values.
 
     Examples
     --------
@@ -31,25 +31,25 @@ def rhat(draws: Any) -> np.ndarray:
     values = _checked(draws)
     if len(values) < 2:
         return np.full(values.shape[2:], np.nan)
-    return _figure("rhat", values)
+    return _diagnostic("rhat", values)
 
 
 def ess_bulk(draws: Any) -> np.ndarray:
-    """Effective sample size of the rank-normalised draws: how many independent ones say as much about the middle."""
-    return _figure("ess", _checked(draws))
+    """Bulk effective sample size (rank-normalised): how many independent draws say as much about the centre."""
+    return _diagnostic("ess", _checked(draws))
 
 
 def ess_tail(draws: Any) -> np.ndarray:
-    """The lesser effective sample size of the 5 % and 95 % quantiles."""
-    return _figure("ess", _checked(draws), method="tail", prob=(0.05, 0.95))
+    """Tail effective sample size: the smaller of those of the 5 % and 95 % quantiles."""
+    return _diagnostic("ess", _checked(draws), method="tail", prob=(0.05, 0.95))
 
 
 def mcse(draws: Any) -> np.ndarray:
     """Monte Carlo standard error of the mean."""
-    return _figure("mcse", _checked(draws))
+    return _diagnostic("mcse", _checked(draws))
 
 
-def _figure(name: str, values: np.ndarray, **options: Any) -> np.ndarray:
+def _diagnostic(name: str, values: np.ndarray, **options: Any) -> np.ndarray:
     from arviz_stats.base import array_stats
 
     with np.errstate(divide="ignore", invalid="ignore"):

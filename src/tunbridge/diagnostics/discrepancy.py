@@ -1,4 +1,4 @@
-"""How far two sets of draws are apart."""
+"""Distance between two sets of draws."""
 
 from typing import Any
 
@@ -7,26 +7,26 @@ import numpy as np
 from tunbridge.core.errors import InputError
 
 _BLOCK_NUMBERS = 2**22
-"""How many entries of the kernel's matrix are held at once."""
+"""How many entries of the kernel matrix are held in memory at once."""
 _MEDIAN_ROWS = 1000
-"""Of how many draws the median distance is taken."""
+"""From how many draws the median distance is computed."""
 
 
 def mmd(x: Any, y: Any, *, scale: float | None = None) -> float:
-    r"""The squared maximum mean discrepancy of two sets of draws, unbiased :cite:p:`gretton2012kernel`.
+    r"""Unbiased estimate of the squared maximum mean discrepancy of two sets of draws :cite:p:`gretton2012kernel`.
 
     .. math::
 
         \text{MMD}^2 = E\,k(x, x') + E\,k(y, y') - 2 E\,k(x, y), \qquad k(x, y) = e^{-\lVert x - y \rVert^2 / 2 l^2}
 
-    It is zero if and only if the distributions are equal; its estimate may be below zero.
+    The discrepancy is zero if and only if the distributions are equal; its estimate may be negative.
 
     Parameters
     ----------
     x, y
-        Draws (draws, dimensions) each.
+        Two sets of draws, (draws, dimensions) each.
     scale
-        l; None takes the median distance between draws of either set.
+        The kernel's length scale l; None takes the median distance between the pooled draws.
 
     Examples
     --------
@@ -41,7 +41,7 @@ def mmd(x: Any, y: Any, *, scale: float | None = None) -> float:
         )
     length = _median(x, y) if scale is None else float(scale)
     if not length > 0:
-        raise InputError("a scale above 0", f"{length}", "Give scale=, or draws that are not all one point.")
+        raise InputError("a scale above 0", f"{length}", "Give scale=, or draws that are not all equal.")
     within = sum((_total(z, z, length) - len(z)) / (len(z) * (len(z) - 1)) for z in (x, y))
     return float(within - 2 * _total(x, y, length) / (len(x) * len(y)))
 

@@ -1,4 +1,4 @@
-"""What the energies of Hamiltonian samplers tell."""
+"""Diagnostics from the energies of Hamiltonian samplers."""
 
 from typing import Any
 
@@ -8,10 +8,11 @@ from tunbridge.core.errors import InputError
 
 
 def bfmi(energy: Any) -> np.ndarray:
-    """The fraction of missing information of each chain, from energies (chains, draws) :cite:p:`betancourt2016energy`.
+    """E-BFMI of each chain from its energies (chains, draws) :cite:p:`betancourt2016energy`.
 
-    The mean squared change of energy from draw to draw over its variance. Below 0.3 the momentum drawn at each step
-    moves the chain too little between levels of energy: tails are explored slowly.
+    The Bayesian fraction of missing information is the mean squared change of energy from draw to draw, divided by the
+    variance of the energy. Below 0.3, resampling the momentum moves the chain too little between energy levels, and
+    tails are explored slowly.
     """
     from arviz_stats.base import array_stats
 
@@ -23,9 +24,10 @@ def bfmi(energy: Any) -> np.ndarray:
 
 
 def energy_balance(change: Any) -> tuple[float, float]:
-    r"""The mean of :math:`e^{-\Delta H}` over the changes of energy of proposals, and its standard error.
+    r"""Mean and standard error of :math:`e^{-\Delta H}` over the energy changes of proposals.
 
-    It is 1 for static HMC in equilibrium, whatever the step size; elsewhere the integrator or the acceptance is wrong.
+    The expectation is 1 for static HMC in equilibrium, whatever the step size. Any other value means that the
+    integrator or the acceptance step is wrong.
 
     Examples
     --------
@@ -36,5 +38,5 @@ def energy_balance(change: Any) -> tuple[float, float]:
     """
     terms = np.exp(-np.ravel(np.asarray(change, np.float64)))
     if terms.size < 2:
-        raise InputError("at least two changes of energy", f"{terms.size}", "Pass those of all proposals.")
+        raise InputError("at least two energy changes", f"{terms.size}", "Pass those of all proposals.")
     return float(terms.mean()), float(terms.std(ddof=1) / np.sqrt(terms.size))

@@ -1,4 +1,4 @@
-"""Chains that stay in different places."""
+"""Groups of chains that stay in different modes."""
 
 from typing import Any
 
@@ -8,15 +8,16 @@ from scipy.sparse.csgraph import connected_components
 from tunbridge.core.errors import InputError
 
 APART = 1.0
-"""How many standard deviations within a chain set two modes apart."""
+"""The distance of means, in standard deviations within a chain, above which two chains are in different modes."""
 
 
 def modes(draws: Any, apart: float = APART) -> list[list[int]]:
-    r"""Chains grouped by where they stay, from draws (chains, draws, ...quantities).
+    r"""Chains grouped by mode, from draws (chains, draws, ...quantities).
 
     Two chains are linked unless the means of some quantity differ by more than `apart` standard deviations,
-    :math:`|m_a - m_b| > \text{apart} \, \sqrt{(s_a^2 + s_b^2) / 2}`; groups are what links connect. This is an effect
-    that is seen in predictions, not a test: chains of one mode that mix slowly have a large R-hat and one group.
+    :math:`|m_a - m_b| > \text{apart} \, \sqrt{(s_a^2 + s_b^2) / 2}`; the groups are the connected components. This
+    measures an effect size and is no significance test: slowly mixing chains of one mode have a large R-hat, but form
+    one group.
 
     Examples
     --------
@@ -34,4 +35,4 @@ def modes(draws: Any, apart: float = APART) -> list[list[int]]:
     spread = np.sqrt((variance[:, None] + variance[None]) / 2)
     linked = ~(gap > apart * spread).any(axis=-1)
     num, group = connected_components(linked, directed=False)
-    return [np.flatnonzero(group == one).tolist() for one in range(num)]
+    return [np.flatnonzero(group == number).tolist() for number in range(num)]

@@ -1,4 +1,4 @@
-"""Leaving one point out without fitting again: Pareto-smoothed importance sampling."""
+"""Leave-one-out cross-validation without refitting, by Pareto-smoothed importance sampling."""
 
 import contextlib
 import dataclasses
@@ -10,54 +10,54 @@ from scipy.special import logsumexp
 from tunbridge.core.errors import InputError
 
 LEAST = 50
-"""How many draws the tail of importance ratios needs at the very least."""
+"""The least number of draws for a fit of the tail of the importance ratios."""
 HIGH = 0.7
-"""The shape of the tail above which a point's estimate is not to be believed."""
+"""The tail shape k-hat above which a point's estimate is unreliable."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Loo:
-    """The expected log predictive density of points that were left out, one by one."""
+    """Leave-one-out estimates of the expected log predictive density."""
 
     elpd_i: np.ndarray
-    """Log p(y_i | all but i), (points,)."""
+    """Log p(y_i | all points but i), (points,)."""
     khat: np.ndarray
-    """The shape of the tail of each point's importance ratios, (points,): above 0.7 its estimate is unreliable."""
+    """Tail shape of each point's importance ratios, (points,): above 0.7 the point's estimate is unreliable."""
     p_i: np.ndarray
-    """Each point's share of the effective number of parameters, (points,)."""
+    """Each point's contribution to the effective number of parameters, (points,)."""
 
     @property
     def elpd(self) -> float:
-        """The sum over points."""
+        """The expected log predictive density, summed over points."""
         return float(self.elpd_i.sum())
 
     @property
     def se(self) -> float:
-        """The standard error of the sum, as of independent points."""
+        """Standard error of the sum, with the points taken as independent."""
         return float(np.sqrt(len(self.elpd_i) * self.elpd_i.var(ddof=1)))
 
     @property
     def high(self) -> float:
-        """The share of points with a shape above 0.7."""
+        """Share of points with a tail shape above 0.7."""
         return float(np.mean(self.khat > HIGH))
 
 
 def loo(log_likelihood: Any, r_eff: float = 1.0) -> tuple[Loo, np.ndarray]:
     r"""PSIS-LOO from log p(y_i | draw) of shape (draws, points) :cite:p:`vehtari2017practical`.
 
-    The draws are weighed by :math:`1 / p(y_i \mid \theta_s)`, which makes of a posterior that saw point i one that did
-    not; the largest ratios are replaced by quantiles of a fitted Pareto tail.
+    The draws are weighted by :math:`1 / p(y_i \mid \theta_s)`, which turns the posterior into that without point i. The
+    largest ratios are replaced by quantiles of a fitted Pareto tail.
 
     Parameters
     ----------
     log_likelihood
-        (draws, points); chains one after another.
+        (draws, points), with chains concatenated.
     r_eff
-        Effective draws a draw, which sets how many ratios make up the tail.
+        Relative efficiency: effective sample size per draw, which sets how many ratios form the tail.
 
     Returns
     -------
-    The estimates, and the log weights of the draws for each point, (draws, points), which sum to one over draws.
+    The estimates, and the log weights of the draws for each point, (draws, points); the weights sum to one over draws.
     """
     values = np.asarray(log_likelihood, np.float64)
     if values.ndim != 2 or len(values) < LEAST or not np.isfinite(values).all():
@@ -75,10 +75,10 @@ def loo(log_likelihood: Any, r_eff: float = 1.0) -> tuple[Loo, np.ndarray]:
 
 
 def _smoothed(values: np.ndarray, r_eff: float) -> tuple[np.ndarray, float]:
-    """Log weights and the tail's shape: 0 where all ratios are equal, infinite where the tail has none.
+    """Log weights and tail shape: 0 if all ratios are equal, infinite if no tail can be fitted.
 
-    Draws that are equal, as of a chain that stood still, can leave it none; arviz-stats (0.8) then answers with NaN
-    among the weights.
+    Equal draws, such as those of a stuck chain, can make the fit impossible; arviz-stats (0.8) then returns weights
+    with NaN.
     """
     from arviz_stats.base import array_stats
 

@@ -1,4 +1,4 @@
-"""How far draws are from a density known up to its constant."""
+"""Distance of draws from a density known up to its normalising constant."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import numpy as np
 from tunbridge.core.errors import InputError
 
 _BLOCK_NUMBERS = 2**22
-"""How many entries of the kernel's matrix are held at once."""
+"""How many entries of the kernel matrix are held in memory at once."""
 
 
 def stein_discrepancy(draws: Any, scores: Any, *, scale: float = 1.0, power: float = -0.5) -> float:
@@ -19,15 +19,15 @@ def stein_discrepancy(draws: Any, scores: Any, *, scale: float = 1.0, power: flo
         + \nabla_x \cdot \nabla_y k \big)(x_i, x_j), \qquad k(x, y) = (c^2 + \lVert x - y \rVert^2)^\beta,
 
     where :math:`s = \nabla \log \pi`. It goes to zero if and only if the draws converge to :math:`\pi` (for tails that
-    are not too heavy). In many dimensions it needs many draws to see a difference; it does not see a missing mode that
-    lies far off.
+    are not too heavy). In many dimensions it needs many draws to detect a difference, and it does not detect that a
+    distant mode is missing.
 
     Parameters
     ----------
     draws, scores
         (draws, dimensions) each: the points, and the gradients of the log density there.
     scale, power
-        c and :math:`\beta`, from -1 to 0.
+        The kernel's c > 0, and its exponent :math:`\beta`, between -1 and 0.
     """
     x, s = (np.asarray(values, np.float64) for values in (draws, scores))
     if x.ndim != 2 or x.shape != s.shape or not len(x):
@@ -43,7 +43,7 @@ def stein_discrepancy(draws: Any, scores: Any, *, scale: float = 1.0, power: flo
 
 
 def _stein_kernel(x: np.ndarray, s: np.ndarray, y: np.ndarray, t: np.ndarray, scale: float, power: float) -> np.ndarray:
-    """The terms of the sum, (rows of x, rows of y), where s and t are the scores at x and y."""
+    """Terms of the sum, (rows of x, rows of y), with s and t the scores at x and y."""
     dimensions = x.shape[1]
     squared = np.maximum((x**2).sum(1)[:, None] + (y**2).sum(1)[None] - 2 * x @ y.T, 0.0)
     q = scale**2 + squared

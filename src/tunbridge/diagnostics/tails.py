@@ -1,4 +1,4 @@
-"""How heavy tails are."""
+"""Tail index of a distribution, from draws."""
 
 from typing import Any
 
@@ -17,14 +17,14 @@ def hill(x: Any, share: float = 0.02) -> tuple[float, float]:
         \hat\alpha = \Big( \frac1k \sum_{i \le k} \log \frac{s_i}{s_{k+1}} \Big)^{-1}, \qquad
         \text{se} = \hat\alpha / \sqrt k.
 
-    Tails that fall faster than any power, such as the normal, give a number that grows as the share shrinks.
+    For tails that fall faster than any power, such as the normal's, the estimate grows as the share shrinks.
 
     Parameters
     ----------
     x
-        Draws, of which the sizes count.
+        Draws; only their absolute values matter.
     share
-        k / n, which of the draws are the tail.
+        k / n, the share of the draws that form the tail.
 
     Examples
     --------
@@ -36,7 +36,7 @@ def hill(x: Any, share: float = 0.02) -> tuple[float, float]:
     num = int(share * len(sizes)) if 0.0 < share < 1.0 else 0
     if num < 2 or not sizes[num] > 0:
         raise InputError(
-            "a tail of at least two draws, above a size that is not 0",
+            "a tail of at least two draws, above a nonzero value",
             f"a share of {share} of {len(sizes)} draws",
             "Give more draws, or a larger share below 1.",
         )

@@ -1,4 +1,4 @@
-"""Whether ranks are spread evenly: what simulation-based calibration ends in."""
+"""Tests whether ranks are uniform, for simulation-based calibration."""
 
 import dataclasses
 from functools import lru_cache
@@ -12,15 +12,15 @@ from tunbridge.core.errors import InputError
 LEVEL = 0.01
 """The joint false-alarm rate over all quantities."""
 LEAST = 20
-"""With fewer independent draws a simulation, ranks are even whatever the draws are."""
+"""With fewer independent draws per simulation, ranks look uniform whatever the draws are."""
 _CELLS = 100
-"""At how many levels, less one, the distribution function of ranks is held against the diagonal."""
+"""Number of cells of [0, 1]; the distribution function of ranks is compared at the levels between them."""
 _REPLICATES = 50_000
-"""Sets of even ranks that the test's own distribution is taken from."""
+"""Number of simulated sets of uniform ranks that give the null distribution of the test statistic."""
 
 
 def uniformity(ranks: Any) -> float:
-    r"""The p-value of the hypothesis that ranks, from 0 to 1, are independent and uniform :cite:p:`sailynoja2022ecdf`.
+    r"""P-value of the hypothesis that ranks in [0, 1] are independent and uniform :cite:p:`sailynoja2022ecdf`.
 
     The count :math:`R_z` of ranks up to z is binomial. The statistic is the least two-sided tail probability over the
     levels :math:`z = 0.01, \dots, 0.99`,
@@ -29,7 +29,7 @@ def uniformity(ranks: Any) -> float:
 
         \gamma = \min_z 2 \min\big(P(R \le R_z), P(R \ge R_z)\big), \qquad R \sim \text{Bin}(N, z),
 
-    and p the share of 50,000 simulated sets of uniform ranks in which it is as small.
+    and p is the share of 50,000 simulated sets of uniform ranks in which it is at most as large.
 
     Examples
     --------
@@ -39,16 +39,18 @@ def uniformity(ranks: Any) -> float:
     """
     values = np.ravel(np.asarray(ranks, np.float64))
     if not values.size or not ((values >= 0) & (values <= 1)).all():
-        raise InputError("ranks from 0 to 1", f"{values[:3]} of {values.size}", "Divide ranks by how many there are.")
+        raise InputError(
+            "ranks from 0 to 1", f"{values[:3]} of {values.size}", "Divide the ranks by the number of draws."
+        )
     counts = np.histogram(values, _CELLS, (0.0, 1.0))[0]
     null = _null(values.size)
     return float((1 + np.searchsorted(null, _least_tail(counts[None])[0] * (1 + 1e-9), "right")) / (1 + len(null)))
 
 
 def band(num: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Levels z, and between which shares the distribution function of `num` even ranks stays at all of them.
+    """Levels z, and the lower and upper simultaneous bounds on the distribution function of `num` uniform ranks there.
 
-    It leaves them once in 1 / `level` sets.
+    The function leaves the bounds at some level with probability `level`.
     """
     from scipy import stats
 
@@ -58,7 +60,7 @@ def band(num: int, level: float = LEVEL) -> tuple[np.ndarray, np.ndarray, np.nda
 
 
 def _least_tail(counts: np.ndarray) -> np.ndarray:
-    """The statistic of each row of counts (sets, cells)."""
+    """Test statistic of each row of counts (sets, cells)."""
     num = int(counts[0].sum())
     below = np.cumsum(counts, axis=1)[:, :-1]
     return _tails(num)[below, np.arange(_CELLS - 1)].min(axis=1)
@@ -75,7 +77,7 @@ def _tails(num: int) -> np.ndarray:
 
 @lru_cache(maxsize=8)
 def _null(num: int) -> np.ndarray:
-    """The statistic under the hypothesis, sorted."""
+    """Simulated test statistics under the hypothesis, sorted."""
     rng = np.random.default_rng(0)
     blocks = [rng.multinomial(num, np.full(_CELLS, 1 / _CELLS), 5_000) for _ in range(_REPLICATES // 5_000)]
     return np.sort(np.concatenate([_least_tail(block) for block in blocks]))
@@ -83,16 +85,16 @@ def _null(num: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration(tables.Table):
-    """Where the truth ranks among draws, over many data sets made from the prior: evenly, if the draws are right.
+    """Ranks of the truth among draws, over data sets simulated from the prior: uniform if the draws are right.
 
     Parameters
     ----------
     ranks
-        By quantity: the share of draws below the truth in each simulation, (simulations,), from 0 to 1.
+        For each quantity, the share of draws below the truth in each simulation, (simulations,), from 0 to 1.
     draws
-        By quantity: how many nearly independent draws the truth was ranked among, (simulations,).
+        For each quantity, the number of nearly independent draws among which the truth was ranked, (simulations,).
     level
-        The joint false-alarm rate: a quantity is doubtful if its p-value is below `level` over how many there are.
+        Joint false-alarm rate: a quantity is doubtful if its p-value is below `level` / number of quantities.
     """
 
     caption = "simulation-based calibration"
@@ -103,17 +105,17 @@ class Calibration(tables.Table):
 
     @property
     def p_values(self) -> dict[str, float]:
-        """Of even ranks, by quantity: see `uniformity`."""
+        """P-value of uniform ranks for each quantity; see `uniformity`."""
         return {name: uniformity(values) for name, values in self.ranks.items()}
 
     @property
     def doubtful(self) -> list[str]:
-        """Quantities whose ranks are not even."""
+        """Quantities whose ranks are not uniform."""
         return [name for name, p in self.p_values.items() if p < self.level / len(self.ranks)]
 
     @property
     def passes(self) -> bool:
-        """Whether no quantity is doubtful, and there were draws enough to tell."""
+        """Whether no quantity is doubtful and there were enough draws to tell."""
         return not self.doubtful and self._least >= LEAST
 
     @property
@@ -122,9 +124,9 @@ class Calibration(tables.Table):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row a quantity: its p-value, the mean rank (1/2 if unbiased), the spread of ranks (1 if right), draws.
+        """One row per quantity: p-value, mean rank (1/2 if unbiased), spread of ranks (1 if right), number of draws.
 
-        A spread above 1 says that draws are too narrow, below 1 that they are too wide.
+        A spread above 1 means that the draws are too narrow, one below 1 that they are too wide.
         """
         return [
             {
@@ -139,11 +141,11 @@ class Calibration(tables.Table):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The verdict."""
+        """The verdict, as sentences."""
         num = len(next(iter(self.ranks.values())))
-        rate = f"{num} simulations; right draws would be doubted with a probability of at most {self.level:.0%}."
+        rate = f"{num} simulations; correct draws would fail this test with probability at most {self.level:.0%}."
         if self.doubtful:
-            return rate, f"Ranks are not even: {', '.join(self.doubtful)}. The draws are not those of the posterior."
+            return rate, f"Ranks are not uniform: {', '.join(self.doubtful)}. The draws are not those of the posterior."
         if self._least < LEAST:
-            return rate, f"There are {self._least:.0f} independent draws a simulation, too few to tell. Draw more."
-        return rate, "Ranks are even."
+            return rate, f"There are {self._least:.0f} independent draws per simulation, too few to tell. Draw more."
+        return rate, "Ranks are uniform."

@@ -1,4 +1,4 @@
-"""Doors for scikit-learn: the same models and methods behind fit and predict, in the units of the table."""
+"""Estimators for scikit-learn: Tunbridge's models and methods behind fit and predict, in the units of the data."""
 
 from tunbridge.estimators.classifier import BayesianClassifier
 from tunbridge.estimators.convert import to_bayesian

@@ -1,4 +1,4 @@
-"""What both estimators share: parameters without logic, one fit, one predictive."""
+"""The base class of both estimators: their parameters, the fit, and the predictive distribution."""
 
 import abc
 import numbers
@@ -48,14 +48,14 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         self.random_state = random_state
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name; with `deep` also the fields of their parts, as "method__point__step_size"."""
+        """Return parameters by name; with `deep` also their nested fields, such as "method__point__step_size"."""
         params = super().get_params(deep=False)
         if not deep:
             return params
         return params | {path: value for name in params for path, value in nested(name, self._part(name)).items()}
 
     def set_params(self, **params: Any) -> Self:
-        """Change parameters, or fields of their parts: a part is replaced by one that has other fields."""
+        """Set parameters or their nested fields; a part whose field changes is replaced by a new one."""
         own = {name: value for name, value in params.items() if "__" not in name}
         changes: dict[str, dict[str, Any]] = {}
         for path in sorted(set(params) - set(own)):
@@ -67,7 +67,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         return self
 
     def _part(self, name: str) -> Any:
-        """A parameter as the part that it stands for, where it is a name, hidden units or a default."""
+        """Return a parameter with a name, a list of hidden units or None resolved to the object that it stands for."""
         given = getattr(self, name)
         if name == "method" and isinstance(given, str) and given in METHODS:
             return METHODS[given]()
@@ -80,18 +80,20 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
     def predictive(self, X: Any) -> Predictive:
         """The predictive distribution at X, in the units of the data: `log_prob`, `epistemic`, `sample` and the rest.
 
-        It is a matrix also where y was not: (points, outputs). Classes are numbered as in `classes_`.
+        Its answers have shape (points, outputs) even if y was a vector. Classes are numbered as in `classes_`.
         """
         check_is_fitted(self)
         return self.posterior_.predict(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _learn(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, likelihood: Likelihood) -> None:
-        """Fit the standardised model to the rows that count."""
+        """Fit the standardised model to the distinct rows with positive weight."""
         network, prior = as_network(self.network), self._part("prior")
         rows = distinct(x, y, weight)
         if len(rows[0]) < 2:
             raise InputError(
-                "at least 2 rows that count and differ", f"{len(rows[0])} sample(s)", "Check how rows were chosen."
+                "at least 2 distinct rows with positive weight",
+                f"{len(rows[0])} sample(s)",
+                "Check how rows were chosen.",
             )
         seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
         self.posterior_: Standardised = fit_standardised(
@@ -113,7 +115,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
 
 def as_network(given: Any) -> Network:
-    """A network as it is, hidden units as an `MLP` that has them, None as the default."""
+    """Return `given` as a network: a network unchanged, hidden units as an `MLP`, None as the default network."""
     if given is None:
         return defaults.network()
     if isinstance(given, list | tuple):
@@ -126,16 +128,16 @@ def as_network(given: Any) -> Network:
 
 
 def weights(sample_weight: Any, x: np.ndarray) -> np.ndarray | None:
-    """Sample weights, one per row and none negative; None where none are given."""
+    """Return the checked sample weights, one per row and none negative; None if none are given."""
     if sample_weight is None:
         return None
     given = np.full(len(x), sample_weight) if isinstance(sample_weight, numbers.Real) else sample_weight
-    found = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    if found.ndim != 1:
-        raise ValueError(f"Sample weights must be 1D array or scalar, got {found.ndim}D array.")
-    check_consistent_length(found, x)
-    if (found < 0).any():
+    weight = check_array(given, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if weight.ndim != 1:
+        raise ValueError(f"Sample weights must be 1D array or scalar, got {weight.ndim}D array.")
+    check_consistent_length(weight, x)
+    if (weight < 0).any():
         raise ValueError("Negative values in data passed to `sample_weight`.")
-    if not found.any():
+    if not weight.any():
         raise ValueError("Sample weights must not all be zero.")
-    return found
+    return weight

@@ -1,4 +1,4 @@
-"""Classes from tables."""
+"""The scikit-learn classifier."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -21,36 +21,36 @@ from tunbridge.model.likelihoods.base import OfClasses
 class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     """Classification with a Bayesian neural network, for scikit-learn.
 
-    X is standardised by the rows of `fit`. Equal rows are merged and rows of weight 0 left out, so that a weight is
-    exactly so many copies and the order of rows does not matter.
+    X is standardised with the mean and scale of the rows given to `fit`. Equal rows are merged and rows of weight 0
+    dropped, so a row of weight 2 is exactly equivalent to two copies of it, and the order of rows does not matter.
 
     Parameters
     ----------
     method
-        A name of `tunbridge.METHODS`, or a method.
+        A name in `tunbridge.METHODS`, or a method.
     network
         A network, or the units of its hidden layers: ``(50, 50)`` is ``MLP((50, 50))``, and so is None.
     prior
-        Of the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, a scale around 1 that is unknown.
+        Prior over the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.
     likelihood
-        None is ``Bernoulli()`` for two classes and ``Categorical()`` for more. ``Ordinal()`` takes the labels to be in
-        the order of `classes_`.
+        None is ``Bernoulli()`` for two classes and ``Categorical()`` for more. ``Ordinal()`` takes the labels as
+        ordered, in the order of `classes_`.
     class_weight
-        None, "balanced" (each class counts as much as another, n rows in all), or a dict of label to weight; they
-        multiply sample weights.
+        None, "balanced" (all classes have the same total weight, and the weights sum to the number of rows), or a dict
+        from label to weight. Class weights multiply sample weights.
     checkpoint, max_seconds, progress
         As for `tunbridge.inference.base.Method.fit`.
     random_state
-        An int gives the same fit each time.
+        Seed or random state; an int gives the same fit each time.
 
     Attributes
     ----------
     posterior_
-        What was learnt, a `tunbridge.Standardised`.
+        The fitted posterior, a `tunbridge.Standardised`.
     classes_
         The labels, in the order of the columns of `predict_proba`.
     n_features_in_, feature_names_in_
-        What X looked like.
+        Number and names of the columns of X.
 
     Examples
     --------
@@ -78,7 +78,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from rows X (points, features) and labels y (points,); a weight counts copies."""
+        """Fit to inputs X (points, features) and labels y (points,); a weight counts copies of its row."""
         x, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         y, weight = column_or_1d(y, warn=True), weights(sample_weight, x)
@@ -94,7 +94,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return self
 
     def _family(self) -> Likelihood:
-        """The likelihood, which knows how many classes there are."""
+        """Return the likelihood: the one given, or the default for the number of classes."""
         num, given = len(self.classes_), self.likelihood
         if given is None:
             return defaults.of_classes(num)
@@ -103,16 +103,16 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         return given
 
     def predict(self, X: Any) -> np.ndarray:
-        """The most probable label at each point."""
+        """Return the most probable label at each point."""
         probs = self.predict_proba(X)
         return self.classes_[np.argmax(probs, axis=1)]
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """Probability of each class, (points, classes)."""
+        """Return the probability of each class, (points, classes)."""
         probs = np.asarray(self.predictive(X).probs, np.float64)
         return probs / probs.sum(axis=1, keepdims=True)
 
     def predict_log_proba(self, X: Any) -> np.ndarray:
-        """Its logarithm."""
+        """Return the log probability of each class, (points, classes)."""
         with np.errstate(divide="ignore"):
             return np.log(self.predict_proba(X))

@@ -1,4 +1,4 @@
-"""A network that is trained already, and its data, to a posterior in one call."""
+"""From a trained network and its data to a posterior in one call."""
 
 from typing import Any
 
@@ -31,27 +31,28 @@ def to_bayesian(
     likelihood: Likelihood | None = None,
     **options: Any,
 ) -> Posterior:
-    """The posterior of a network from elsewhere, which starts from the weights that it has.
+    """Return a posterior for a network trained elsewhere; the fit starts from its weights.
 
-    Members of an ensemble start apart from each other, and so afresh.
+    Members of an ensemble must start at different points, so they are initialised at random instead.
 
     Parameters
     ----------
     module
         An Equinox, Flax, Keras or PyTorch module.
     data
-        What it was trained on, in the units it takes: as `Method.fit` takes it.
+        The training data, in the units that the network expects and in any form that `Method.fit` accepts.
     method
-        A name of `tunbridge.METHODS`, or a method.
+        A name in `tunbridge.METHODS`, or a method.
     key
-        Decides everything random.
+        Random key; decides everything random.
     prior
         None is ``Normal(fan_in(1.0))``.
     likelihood
-        None asks the data: whole-number labels are classes, of which the network has a logit each (or one for two);
-        other numbers have normal noise of unknown scale, around sd(y) (of a loader, that of its first batch).
+        None chooses by the data. Integer labels are classes, with one output (logit) of the network per class, or a
+        single one for two classes; other targets have normal noise of unknown scale, around sd(y) (for a loader, the
+        sd of its first batch).
     options
-        Those of `Method.fit`.
+        Passed on to `Method.fit`.
 
     Examples
     --------
@@ -80,9 +81,9 @@ def to_bayesian(
 
 
 def _start(method: Method, model: Model, weights: Any, data: Data) -> Params:
-    """The module's weights in the prior's coordinates, its scales at their medians.
+    """Return the module's weights in the prior's raw coordinates, with the prior's scales at their medians.
 
-    For dropout they are what is left on average of the weights before it.
+    For dropout, the weights are divided by the keep probability, so that on average the module's weights remain.
     """
     bound, _ = model.bind(data)
     layout = bound.network.layout(weights)

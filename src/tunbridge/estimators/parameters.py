@@ -1,4 +1,4 @@
-"""Fields of methods, networks, priors and likelihoods as parameters of scikit-learn: "method__point__step_size"."""
+"""Fields of methods, networks, priors and likelihoods as nested parameters such as "method__point__step_size"."""
 
 import dataclasses
 import inspect
@@ -11,7 +11,7 @@ from tunbridge.core.errors import InputError
 
 
 def fields(part: Any) -> dict[str, Any]:
-    """The fields of a part by name; none where it is a plain value."""
+    """Return the fields of a part by name; an empty dict if it is a plain value."""
     if not isinstance(part, eqx.Module):
         return {}
     names = [field.name for field in dataclasses.fields(part) if field.init]
@@ -23,16 +23,16 @@ def _arguments(part: eqx.Module) -> set[str]:
 
 
 def nested(name: str, part: Any) -> dict[str, Any]:
-    """The fields of a part and of its parts, by their paths."""
-    found = {}
+    """Return the fields of a part, and of the parts inside it, by their paths."""
+    parameters = {}
     for field, value in fields(part).items():
-        found[f"{name}__{field}"] = value
-        found.update(nested(f"{name}__{field}", value))
-    return found
+        parameters[f"{name}__{field}"] = value
+        parameters.update(nested(f"{name}__{field}", value))
+    return parameters
 
 
 def changed(name: str, part: Any, changes: Mapping[str, Any]) -> Any:
-    """A part with other values of some fields, given by their paths; a part is set before its own fields are."""
+    """Return a copy of a part with some fields changed, given by path; a part is replaced before its own fields are."""
     known = fields(part)
     if not known:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Numbers from tables."""
+"""The scikit-learn regressor."""
 
 from typing import Any, Self
 
@@ -15,33 +15,33 @@ from tunbridge.model.likelihoods.base import OfCounts, OfNumbers
 class BayesianRegressor(RegressorMixin, BayesianEstimator):
     """Regression with a Bayesian neural network, for scikit-learn.
 
-    X, and y unless it is counts, are standardised by the rows of `fit`, and everything comes back in their own units.
-    Equal rows are merged and rows of weight 0 left out, so that a weight is exactly so many copies and the order of
-    rows does not matter.
+    X, and y unless it holds counts, are standardised with the mean and scale of the rows given to `fit`; all results
+    are in the original units. Equal rows are merged and rows of weight 0 dropped, so a row of weight 2 is exactly
+    equivalent to two copies of it, and the order of rows does not matter.
 
     Parameters
     ----------
     method
-        A name of `tunbridge.METHODS`, or a method.
+        A name in `tunbridge.METHODS`, or a method.
     network
         A network, or the units of its hidden layers: ``(50, 50)`` is ``MLP((50, 50))``, and so is None.
     prior
-        Of the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, a scale around 1 that is unknown.
+        Prior over the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.
     likelihood
-        None is ``Gaussian(dist.Gamma(0.5, 1.0))``, unknown noise in units of sd(y). A known number is in the units of
-        y. For noise that varies with x pass ``Heteroscedastic()``, against outliers ``StudentT`` or ``Laplace``, for
-        counts ``Poisson()`` or ``NegativeBinomial``: these leave y as it is.
+        None is ``Gaussian(dist.Gamma(0.5, 1.0))``, unknown noise with a prior in units of sd(y). A known noise scale is
+        given in the units of y. Use ``Heteroscedastic()`` for noise that varies with x, ``StudentT`` or ``Laplace``
+        for outliers, and ``Poisson()`` or ``NegativeBinomial`` for counts, which are not standardised.
     checkpoint, max_seconds, progress
         As for `tunbridge.inference.base.Method.fit`.
     random_state
-        An int gives the same fit each time.
+        Seed or random state; an int gives the same fit each time.
 
     Attributes
     ----------
     posterior_
-        What was learnt, a `tunbridge.Standardised`.
+        The fitted posterior, a `tunbridge.Standardised`.
     n_features_in_, feature_names_in_, n_outputs_
-        What X and y looked like.
+        Number and names of the columns of X, and number of columns of y.
 
     Examples
     --------
@@ -55,7 +55,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from rows X (points, features) and y (points,) or (points, outputs); a weight counts copies."""
+        """Fit to X (points, features) and y (points,) or (points, outputs); a weight counts copies of its row."""
         x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
         likelihood = defaults.of_numbers() if self.likelihood is None else self.likelihood
         if not isinstance(likelihood, OfNumbers | OfCounts):
@@ -70,18 +70,18 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Expected y, and with `return_std` its standard deviation, noise included: each of the shape of y."""
+        """Return the mean of y and, with `return_std`, its standard deviation, noise included, in the shape of y."""
         predictive = self.predictive(X)
         mean = self._shaped(predictive.mean)
         return (mean, self._shaped(predictive.std)) if return_std else mean
 
     def predict_interval(self, X: Any, mass: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
-        """Lower and upper end of the central interval that holds `mass` of y's probability."""
+        """Return the lower and upper ends of the central predictive interval of probability `mass`."""
         lower, upper = self.predictive(X).interval(mass)
         return self._shaped(lower), self._shaped(upper)
 
     def predict_quantiles(self, X: Any, q: Any) -> np.ndarray:
-        """Quantiles of y, of its shape; for several levels q with a leading axis."""
+        """Return quantiles of y in its shape; several levels q add a leading axis."""
         return self._shaped(self.predictive(X).quantile(q))
 
     def _shaped(self, values: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The rows of a table as what they are to a posterior: a multiset."""
+"""Rows of a table as a multiset: equal rows merged, their weights summed."""
 
 import numpy as np
 
@@ -6,12 +6,12 @@ import numpy as np
 def distinct(
     x: np.ndarray, y: np.ndarray, weight: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Each row once, in an order of its own, with the sum of its weights; None if each counts once.
+    """Return the distinct rows, sorted, with the sum of each row's weights (None if every sum is 1).
 
-    A row given twice, given once with weight 2, given elsewhere in the table, or given beside rows of weight 0 is the
-    same evidence; so it is the same data, to the bit, and the same fit.
+    Two copies of a row are the same evidence as one row of weight 2, and neither the order of rows nor rows of weight
+    0 matter. Such tables therefore give bit-identical data, and so the same fit.
     """
-    table = np.column_stack([x, y]).astype(np.float64) + 0.0  # -0 and 0 are one number
+    table = np.column_stack([x, y]).astype(np.float64) + 0.0  # -0 and 0 are equal
     _, first, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
     counts = np.bincount(which.ravel(), weight)
     keep = counts > 0

@@ -1,4 +1,4 @@
-"""How one learns: methods that turn a model and data into a posterior. Families do not know one another."""
+"""Inference: methods that turn a model and data into a posterior. Families of methods do not import one another."""
 
 from tunbridge.core import names
 

@@ -1,4 +1,4 @@
-"""`Iterative`: methods that take steps. They say what a step is; the loop drives them."""
+"""Base classes of inference methods: `Method`, and `Iterative` for those whose steps the shared loop runs."""
 
 import abc
 import contextlib
@@ -37,7 +37,7 @@ class Method(Module):
 
     @abc.abstractmethod
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """`size` independent posteriors of a model that is bound to its data: what `fit` asks for."""
+        """Return `size` independent posteriors of a model that is bound to its data; `fit` calls this."""
 
     @checked
     def fit(
@@ -52,27 +52,28 @@ class Method(Module):
         max_seconds: float | None = None,
         callbacks: Sequence[Callable[[Event], bool | None]] = (),
     ) -> Posterior:
-        """The posterior of `model` given `data`.
+        """Return the posterior of `model` given `data`.
 
         Parameters
         ----------
         model, data
-            What is believed, and what was seen: `Data`, a pair (x, y), a stream of `Data.from_batches`, or a loader
-            of batches (x, y) that knows its number of rows, as PyTorch's DataLoader does.
+            The model, and the data: `Data`, a pair (x, y), a stream made by `Data.from_batches`, or a loader of
+            batches (x, y) that knows its number of rows, such as PyTorch's DataLoader.
         key
-            Decides everything random: the same key on the same machine gives the same result to the bit.
+            Seeds everything random: the same key on the same machine gives the same result to the bit.
         init
-            Where to start: parameters, or a posterior, one of whose draws or members each chain starts from. None
-            asks the method. `Laplace` and `NeuralLinear` also take a network's own weights.
+            Where to start: parameters, or a posterior, in which case each chain starts from one of its draws or
+            members. None leaves the start to the method. `Laplace` and `NeuralLinear` also take a network's own
+            weights.
         progress
-            Show a bar, where there is a terminal.
+            Show a progress bar, if there is a terminal.
         checkpoint
-            A folder to save to, and to resume from if it holds this very run. While the fit runs nobody else may use
-            it: a second one is refused with `BusyError`.
+            Folder for checkpoints; the fit resumes from it if it holds this very run. It is locked while the fit runs:
+            a second fit that uses it is refused with `BusyError`.
         max_seconds, callbacks
-            Ends between chunks of steps: after so many seconds of training, or when a callback returns True.
-            Compilation is not counted: the clock starts when the first chunk has come back. A fit that was ended says
-            so in its `cut`. With 0 seconds and a checkpoint, what it holds is read and no step is taken.
+            Stop early, between chunks of steps: after this many seconds of training, or when a callback returns True.
+            Compilation is not counted: the clock starts once the first chunk has finished. The posterior's `cut` says
+            where a fit was stopped. With 0 seconds and a checkpoint, the checkpoint is read and no step is taken.
         """
         clock = Clock(max_seconds)
         options = Options(init, progress, checkpoint, clock, callbacks)
@@ -88,86 +89,87 @@ class Method(Module):
         return dataclasses.replace(posterior, provenance=record)
 
     def within(self, gradients: int, rows: int) -> Self:
-        """The method with as many steps as it can take with so many gradients of the likelihood of single rows.
+        """Return the method with as many steps as a budget of per-row likelihood gradients allows.
 
-        Itself, unless it says how: a benchmark gives every method the same budget by it.
+        A method that does not override this is returned unchanged. Benchmarks use it to give every method the same
+        budget.
         """
         return self
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """Gradients of single rows that a fit within a budget took for its steps."""
+        """Number of per-row gradients that the steps of a fit within a budget took."""
         return float(steps * min(rows, BATCH))
 
 
 class Iterative(Method):
-    """A method that takes steps.
+    """A method that runs step by step in the shared loop.
 
-    `posteriors` is the same for all: `check` refuses, `settle` finds what depends on all rows, the loop calls `start`,
-    `init`, `step` and `keep`, and `posterior` makes of their traces what a user gets. Hyperparameters are leaves:
-    another value compiles nothing. `start`, `init`, `step`, `keep` and `done` are pure and run inside jit; a batch is
-    always given, and full-data methods receive all of it.
+    `posteriors` is the same for all such methods: `check` rejects what the method cannot fit, `settle` computes what
+    depends on all rows, the loop calls `start`, `init`, `step` and `keep`, and `posterior` turns the traces into the
+    user's posterior. Hyperparameters are pytree leaves: changing a value does not recompile. `start`, `init`, `step`,
+    `keep` and `done` are pure and run inside jit; they always receive a batch, which for full-data methods is all rows.
     """
 
     @property
     @abc.abstractmethod
     def duration(self) -> Run | Train:
-        """How long it runs."""
+        """How long the method runs: a `Run` of chains, or a `Train` of training steps."""
 
     @abc.abstractmethod
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> PyTree:
-        """The first state. `warmup` counts the steps of adaptation that lie ahead."""
+        """Return the initial state. `warmup` is the number of adaptation steps to come."""
 
     def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> PyTree:
-        """The first state where `fit` was told where to start."""
+        """Return the initial state when `fit` was given `init=`."""
         return self.init(key, target, params, batch, warmup)
 
     @abc.abstractmethod
     def step(self, key: Key, target: Target, state: Any, batch: Data) -> tuple[Any, Any]:
-        """The next state, and this step's statistics with a `result` among them."""
+        """Return the next state and this step's statistics, which include a `result`."""
 
     @property
     def stepper(self) -> "Iterative":
-        """The method whose `step`, `pause` and `keep` the loop calls: itself, unless the program of another serves."""
+        """The method whose `step`, `pause` and `keep` the loop calls: itself, or one whose compiled program fits."""
         return self
 
     @property
     def periods(self) -> tuple[int, ...]:
-        """After every how many steps it may have something to do in `pause`."""
+        """Periods, in steps, after which `pause` may have work to do."""
         return ()
 
     def pause(self, key: Key, target: Target, state: Any, step: Array) -> Any:
-        """The state after `step` steps and what is not done at each, before it is kept."""
+        """Return the state after `step` steps once the work that is not done at every step is done, before `keep`."""
         return state
 
     @abc.abstractmethod
     def keep(self, target: Target, state: Any) -> PyTree:
-        """What a kept step keeps of its state."""
+        """Return what is stored of the state at a kept step."""
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
-        """Steps of warm-up after which all members of one posterior meet, in order."""
+        """Warm-up steps, in increasing order, after which the members of one posterior exchange reports (a meeting)."""
         return ()
 
     def report(self, state: Any) -> PyTree:
-        """What a member tells the others at a meeting."""
+        """Return what a member reports to the others at a meeting."""
         return ()
 
     def meet(self, key: Key, target: Target, state: Any, batch: Data, reports: PyTree) -> Any:
-        """A member's state after a meeting, at which it heard all reports, its own among them (a leading axis).
+        """Return a member's state after a meeting, given the reports of all members, its own included (leading axis).
 
-        The batch is that of the coming step, to measure by.
+        The batch is that of the coming step, for evaluations.
         """
         return state
 
     def facts(self, target: Target, state: Any) -> dict[str, float]:
-        """What a progress bar shows besides the last step's statistics; members that advance together lead."""
+        """Values for the progress bar besides the last step's statistics; members run together are a leading axis."""
         return {}
 
     @abc.abstractmethod
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """The posterior that the members of one fit leave behind; `data` is the rows, or the first of a stream."""
+        """Return the posterior from the traces of its members; `data` is all rows, or a stream's first batch."""
 
     def start(self, key: Key, target: Target, batch: Data) -> Params:
-        """Where to start: the network's own initial weights, all else at its prior's median."""
+        """Return starting parameters: the network's own initial weights, everything else at its prior median."""
         model = target.model
         weights = model.network.init(jax.random.split(key)[0], batch.x)
         layout = model.network.layout(weights)
@@ -176,28 +178,28 @@ class Iterative(Method):
         return Params(raw, scales, model.likelihood.median_noise())
 
     def believed(self, model: Model) -> Model:
-        """The model as this method takes it: as it is."""
+        """Return the model that this method fits in place of `model`: by default `model` itself."""
         return model
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
-        """InputError, before anything is computed, where the method cannot take the model, the data or the start."""
+        """Raise InputError, before anything is computed, if the method cannot fit this model, data or start."""
 
     def settle(
         self, model: Model, data: Data | Stream, key: Key, size: int, options: Options
     ) -> tuple["Iterative", Options]:
-        """The method with what depends on the model and on all rows, and the options of its loop."""
+        """Return the method with all that depends on the model and on all rows filled in, and the loop's options."""
         return self, options
 
     def batch_size(self, num: int) -> int | None:
-        """How many of `num` rows a step sees; None is all of them."""
+        """Number of rows per step, out of `num`; None for all of them."""
         return self.duration.batch_size
 
     def done(self, state: Any) -> bool | Array:
-        """Whether a state is final before all steps are done."""
+        """Whether the state is final, although steps remain."""
         return False
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """All members of all posteriors, driven in one loop."""
+        """Return `size` posteriors, with all members of all of them run in one loop."""
         model = self.believed(model)
         self.check(model, data, options)
         method, options = self.settle(model, data, keys.fold_in(key, 3), size, options)
@@ -209,7 +211,7 @@ class Iterative(Method):
         chains, temperature = 1, 1.0
         if isinstance(duration, Run):
             chains, temperature = duration.chains, duration.temperature
-        if isinstance(options.init, Posterior):  # a chain that goes on under the same key uses no noise twice
+        if isinstance(options.init, Posterior):  # a chain continued under the same key never reuses its noise
             key = keys.fold_in(key, int(np.asarray(jax.random.key_data(options.init.key))[-1]))
         key_run, key_posterior = (keys.one(keys.split(key), i) for i in range(2))
         members = keys.split(key_run, size * chains)
@@ -217,11 +219,11 @@ class Iterative(Method):
         starts = self._starts(options.init, target, rows, keys.fold_in(key, 2), len(members))
         traces = run(self, target, data, duration, members, dataclasses.replace(options, init=starts))
         groups = [traces[i * chains : (i + 1) * chains] for i in range(size)]
-        own = keys.split(key_posterior, size)
-        return [self.posterior(model, rows, group, keys.one(own, i)) for i, group in enumerate(groups)]
+        posterior_keys = keys.split(key_posterior, size)
+        return [self.posterior(model, rows, group, keys.one(posterior_keys, i)) for i, group in enumerate(groups)]
 
     def _starts(self, init: Params | Posterior | None, target: Target, rows: Data, key: Key, num: int) -> Params | None:
-        """Where each of `num` members starts, with a leading axis."""
+        """Starting parameters of `num` members, with a leading axis; None if `init` is None."""
         if init is None:
             return None
         if isinstance(init, Posterior):
@@ -231,10 +233,12 @@ class Iterative(Method):
         if not isinstance(init, Params):
             raise InputError("init= as tb.Params or a posterior", type(init).__name__, "Write init=tb.Params(weights).")
         full = self._checked(init, target, rows)
-        return jax.tree.map(lambda leaf: on_host(lambda one: np.broadcast_to(one, (num, *one.shape)), leaf), full)
+        return jax.tree.map(
+            lambda leaf: on_host(lambda values: np.broadcast_to(values, (num, *values.shape)), leaf), full
+        )
 
     def _checked(self, init: Params, target: Target, rows: Data) -> Params:
-        """Where to start, of the right shapes, with unknowns it leaves out at their medians."""
+        """Return `init` with omitted unknowns at their prior medians; InputError if shapes are wrong."""
         model, like = target.model, jax.eval_shape(self.start, jax.random.key(0), target, rows)
         layout = model.network.layout(like.weights)
         full = Params(
@@ -242,14 +246,14 @@ class Iterative(Method):
             init.scales if init.scales or not like.scales else model.prior.median_scales(like.weights, layout),
             init.noise if init.noise or not like.noise else model.likelihood.median_noise(),
         )
-        wanted, given = (str(jax.tree.map(jnp.shape, params)) for params in (like, full))
-        if wanted != given:
-            raise InputError(f"init= of shapes {wanted}", given, "Start from weights of this very network.")
+        expected, given = (str(jax.tree.map(jnp.shape, params)) for params in (like, full))
+        if expected != given:
+            raise InputError(f"init= of shapes {expected}", given, "Start from weights of this very network.")
         return full
 
 
 def bound(model: Model, data: Data | Stream) -> tuple[Model, Data | Stream]:
-    """Model and data made to fit each other, once; InputError if they do not, or nothing can start from the prior."""
+    """Return model and data bound to each other; InputError if they do not fit, or if the prior is improper."""
     if not model.prior.proper:
         raise improper(type(model.prior).__name__)
     if isinstance(data, Stream):
@@ -258,7 +262,7 @@ def bound(model: Model, data: Data | Stream) -> tuple[Model, Data | Stream]:
 
 
 def first_rows(model: Model, data: Data | Stream) -> Data:
-    """The rows, or those of a stream's first batch, with targets as the likelihood takes them."""
+    """Return all rows, or those of a stream's first batch, with targets in the likelihood's form."""
     if isinstance(data, Stream):
         first = data.first
         return Data(first.x, model.likelihood.check(first.y), first.weight)

@@ -1,4 +1,4 @@
-"""Draws of Markov chains: a posterior that remembers which chain said what, and how each step went."""
+"""Draws of Markov chains: a posterior that keeps its chains apart, with the statistics of each step."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tunbridge.inference.posteriors import Draws, Posterior
 from tunbridge.inference.summary import Summary
 
 _MOST_INPUTS = 64
-"""At how many of its inputs, evenly spaced, functions are judged."""
+"""Number of stored inputs, evenly spaced, at which convergence of functions is assessed by default."""
 
 
 class Chains(Posterior):
@@ -28,7 +28,7 @@ class Chains(Posterior):
         The statistics of the kept steps by name, (chains, draws) each: ``log_density``, ``acceptance``, ``divergent``,
         ``energy``, ``gradients``, as far as the sampler has them.
     inputs
-        Some rows of x, (points, ...features), at which convergence of functions is judged.
+        Some rows of x, (points, ...features), at which convergence of functions is assessed.
     """
 
     params: Params
@@ -43,22 +43,25 @@ class Chains(Posterior):
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """`num` draws at random, with replacement."""
+        """Return `num` draws chosen at random, with replacement."""
         joined = jax.tree.map(_joined, self.params)
         return Draws(self.model, self.key, joined).sample(key, num)
 
     def starts(self, key: Key, num: int) -> Params:
-        """The last draw of each chain in turn, noise included."""
-        turns = np.arange(num) % self.shape[0]
-        return jax.tree.map(lambda leaf: on_host(lambda draws: draws[turns, -1], leaf), self.params)
+        """Return starting points of `num` chains: the last draws of these chains in turn, noise included."""
+        chains = np.arange(num) % self.shape[0]
+        return jax.tree.map(lambda leaf: on_host(lambda draws: draws[chains, -1], leaf), self.params)
 
     def components(self, key: Key, num: int | None) -> Params:
-        """All draws, chain after chain, or `num` evenly spaced."""
+        """Return all draws, chain after chain, or `num` evenly spaced ones."""
         joined = jax.tree.map(lambda leaf: on_host(_joined, leaf), self.params)
         return Draws(self.model, self.key, joined).components(key, num)
 
     def functions(self, x: Any = None) -> np.ndarray:
-        """What each network expects at x, (chains, draws, points, outputs or classes); None takes up to 64 inputs."""
+        """Return what each draw predicts at x, means of y or class probabilities.
+
+        The shape is (chains, draws, points, outputs or classes). None takes up to 64 of the posterior's own inputs.
+        """
         if x is None:
             num = len(self.inputs)
             x = np.asarray(self.inputs)[np.linspace(0, num - 1, min(num, _MOST_INPUTS)).round().astype(int)]
@@ -66,23 +69,23 @@ class Chains(Posterior):
         return values.reshape(*self.shape, *values.shape[1:])
 
     def summary(self, x: Any = None) -> Summary:
-        """Whether the chains agree, and what is believed about each array of unknowns.
+        """Return convergence diagnostics, and the mean and standard deviation of each array of unknowns.
 
         R-hat, effective sample sizes and Monte Carlo errors of the predictions, of the weights once permutations and
         signs of hidden units are undone, and of scales and noise, worst and median over up to 64 elements; the energies
-        and divergences; and what gives reason for doubt. Chains that predict differently are named.
+        and divergences; and reasons for doubt. Chains that predict differently are named.
 
         Parameters
         ----------
         x
-            Inputs at which predictions are judged; None takes up to 64 of the posterior's own.
+            Inputs at which predictions are assessed; None takes up to 64 of the posterior's own.
         """
         if self.shape[1] < mixing.LEAST_DRAWS:
             return super().summary()
         return mixing.summarise_chains(self, self.functions(x))
 
     def doubts(self, x: Any = None) -> list[str]:
-        """Reasons not to believe the draws, each with its number and the next step; [] where there are none.
+        """Return reasons not to trust the draws, each with its number and the next step; [] if there are none.
 
         They are R-hat above 1.01 and bulk ESS below 400 of predictions at x, chains that predict differently,
         divergences, and E-BFMI below 0.3.
@@ -94,5 +97,5 @@ class Chains(Posterior):
 
 
 def _joined(draws: Any) -> Any:
-    """Draws (chains, draws, ...) one after another."""
+    """Draws (chains, draws, ...) with the first two axes merged."""
     return draws.reshape(-1, *draws.shape[2:])

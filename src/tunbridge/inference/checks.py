@@ -1,4 +1,4 @@
-"""A posterior held against data: what it would have seen instead, and what it says of points left out."""
+"""Checks of a posterior against data: posterior predictive checks, and leave-one-out estimates."""
 
 import dataclasses
 import itertools
@@ -18,42 +18,42 @@ from tunbridge.model.likelihoods.base import OfClasses, OfCounts
 from tunbridge.model.likelihoods.multitask import MultiTask
 
 BATCHES, SIZE = 10, 50
-"""Replicates are drawn in so many batches of that size; the first batch is kept."""
+"""Number of batches of replicates, and replicates per batch; the first batch is kept."""
 _BLOCK = 256
-"""How many points are left out together: draws times points are never held at once."""
+"""Points per block of leave-one-out estimates, so that (draws, points) arrays are never held whole."""
 _MOST_BYTES = 2**30
 
 Statistics = dict[str, Callable[[np.ndarray], np.ndarray]]
-"""Numbers (replicates,) of y (replicates, points) by name."""
+"""Statistics by name: functions of y (replicates, points) that return (replicates,)."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Check(tables.Table):
-    """What `Posterior.check` found."""
+    """The result of `Posterior.check`."""
 
     caption = "check"
 
     rows: list[dict[str, Any]]
-    """A statistic each: observed, its mean and standard deviation over replicates, and the share of larger ones."""
+    """One per statistic: observed, its mean and sd over replicates, and the share of larger replicates."""
     sentences: tuple[str, ...]
-    """About points left out."""
+    """Remarks on the leave-one-out estimates."""
     observed: np.ndarray
     """y as the likelihood scores it, (points, outputs) or labels (points,)."""
     replicated: np.ndarray
-    """50 data sets that the posterior would have expected instead, (50, points, ...)."""
+    """50 data sets drawn from the posterior predictive, (50, points, ...)."""
     loo: psis.Loo | None
-    """Leave-one-out estimates; None where there are too few networks."""
+    """Leave-one-out estimates; None if there are too few networks."""
     pit: np.ndarray | None
-    """P(Y <= y) of each point under the posterior of all others, (points, outputs): uniform where it is right."""
+    """P(Y <= y) of each point given all others (leave-one-out PIT), (points, outputs): uniform for the true model."""
 
 
 def check(posterior: Any, data: Data, key: Key) -> Check:
-    """A posterior held against data; see `Posterior.check`."""
+    """Check a posterior against data; see `Posterior.check`."""
     y = _checked(posterior, data)
     key_replicates, key_pit = jax.random.split(key)
-    rows, kept = _replicated(posterior, data.x, y, key_replicates)
+    rows, replicates = _replicated(posterior, data.x, y, key_replicates)
     loo, pit = _left_out(posterior, data.x, y, key_pit)
-    return Check(rows, tuple(_said(loo, pit)), y, kept, loo, pit)
+    return Check(rows, tuple(_sentences(loo, pit)), y, replicates, loo, pit)
 
 
 def _checked(posterior: Any, data: Data) -> np.ndarray:
@@ -72,35 +72,43 @@ def _checked(posterior: Any, data: Data) -> np.ndarray:
 
 
 def _replicated(posterior: Any, x: Any, y: np.ndarray, key: Key) -> tuple[list[dict[str, Any]], np.ndarray]:
-    """Rows of statistics, and some replicates."""
+    """Rows of the table of statistics, and the first batch of replicates."""
     predictive, statistics = posterior.predict(x), _statistics(posterior.model.likelihood, y)
-    found: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
+    values: dict[str, list[np.ndarray]] = {name: [] for name in statistics}
     first, *others = jax.random.split(key, BATCHES)
-    kept = np.asarray(predictive.sample(first, SIZE))
-    for drawn in itertools.chain([kept], (np.asarray(predictive.sample(one, SIZE)) for one in others)):
+    replicates = np.asarray(predictive.sample(first, SIZE))
+    for drawn in itertools.chain(
+        [replicates], (np.asarray(predictive.sample(key_batch, SIZE)) for key_batch in others)
+    ):
         for name, statistic in statistics.items():
-            found[name].append(statistic(drawn))
-    rows = [_row(name, float(made(y[None])[0]), np.concatenate(found[name])) for name, made in statistics.items()]
-    return rows, kept
+            values[name].append(statistic(drawn))
+    rows = [
+        _row(name, float(function(y[None])[0]), np.concatenate(values[name])) for name, function in statistics.items()
+    ]
+    return rows, replicates
 
 
-def _row(name: str, seen: float, found: np.ndarray) -> dict[str, Any]:
-    larger = np.mean(found > seen) + 0.5 * np.mean(found == seen)
-    return {"statistic": name, "observed": seen, "expected": found.mean(), "sd": found.std(), "p": larger}
+def _row(name: str, observed: float, replicated: np.ndarray) -> dict[str, Any]:
+    larger = np.mean(replicated > observed) + 0.5 * np.mean(replicated == observed)
+    return {"statistic": name, "observed": observed, "expected": replicated.mean(), "sd": replicated.std(), "p": larger}
 
 
 def _statistics(likelihood: Any, y: np.ndarray) -> Statistics:
     if isinstance(likelihood, MultiTask):
-        found: Statistics = {}
+        statistics: Statistics = {}
         for number, (name, task) in enumerate(zip(likelihood.names, likelihood.tasks, strict=True)):
-            own = _statistics(task, likelihood.blocks(y)[number])
-            found |= {f"{name}: {label}": _of_task(likelihood, number, made) for label, made in own.items()}
-        return found
+            of_task = _statistics(task, likelihood.blocks(y)[number])
+            statistics |= {
+                f"{name}: {label}": _of_task(likelihood, number, statistic) for label, statistic in of_task.items()
+            }
+        return statistics
     if isinstance(likelihood, OfClasses):
         num = likelihood.num_classes(jnp.asarray(y))
         return {**{f"share of class {c}": _share(c) for c in range(num)}, "entropy of the shares": _entropy(num)}
-    of = [""] if y.shape[1] == 1 else [f" of output {output}" for output in range(y.shape[1])]
-    return {f"{name}{of[o]}": _of(o, made) for o in range(y.shape[1]) for name, made in _MOMENTS.items()}
+    suffixes = [""] if y.shape[1] == 1 else [f" of output {output}" for output in range(y.shape[1])]
+    return {
+        f"{name}{suffixes[o]}": _of(o, statistic) for o in range(y.shape[1]) for name, statistic in _MOMENTS.items()
+    }
 
 
 def _of_task(likelihood: Any, number: int, statistic: Callable[[np.ndarray], np.ndarray]) -> Callable:
@@ -112,9 +120,9 @@ def _of(output: int, statistic: Callable[[np.ndarray], np.ndarray]) -> Callable[
 
 
 def _skew(values: np.ndarray) -> np.ndarray:
-    off = values - values.mean(axis=1, keepdims=True)
+    deviations = values - values.mean(axis=1, keepdims=True)
     with np.errstate(invalid="ignore"):
-        return (off**3).mean(axis=1) / (off**2).mean(axis=1) ** 1.5
+        return (deviations**3).mean(axis=1) / (deviations**2).mean(axis=1) ** 1.5
 
 
 _MOMENTS: Statistics = {
@@ -139,7 +147,7 @@ def _entropy(num: int) -> Callable[[np.ndarray], np.ndarray]:
 
 
 def _left_out(posterior: Any, x: Any, y: np.ndarray, key: Key) -> tuple[psis.Loo | None, np.ndarray | None]:
-    """Estimates and PIT values, block by block; None where there are too few networks."""
+    """Leave-one-out estimates and PIT values, block by block; None if there are too few networks."""
     parts, pits = [], []
     for start in range(0, len(y), _BLOCK):
         rows = slice(start, start + _BLOCK)
@@ -158,14 +166,17 @@ def _left_out(posterior: Any, x: Any, y: np.ndarray, key: Key) -> tuple[psis.Loo
 
 
 def _pit(likelihood: Any, predictive: Any, y: np.ndarray, weights: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """P(Y <= y), (points, columns), with weights (networks, points); of whole numbers down to P(Y < y) as drawn."""
+    """PIT values P(Y <= y), (points, columns), under weights (networks, points).
+
+    For counts and classes a value between P(Y < y) and P(Y <= y), as far down as `drawn` in [0, 1) says.
+    """
     if isinstance(likelihood, MultiTask):
         pairs = zip(likelihood.tasks, predictive.tasks.values(), likelihood.blocks(y), strict=True)
         ends = np.cumsum(likelihood.columns)
         return np.concatenate(
             [
-                _pit(task, own, block, weights, drawn[:, end - wide : end])
-                for (task, own, block), end, wide in zip(pairs, ends, likelihood.columns, strict=True)
+                _pit(task, task_predictive, block, weights, drawn[:, end - width : end])
+                for (task, task_predictive, block), end, width in zip(pairs, ends, likelihood.columns, strict=True)
             ],
             axis=1,
         )
@@ -180,21 +191,23 @@ def _pit(likelihood: Any, predictive: Any, y: np.ndarray, weights: np.ndarray, d
     return upper - (upper - _weighed(weights, predictive.cdfs(y - 1))) * drawn
 
 
-def _weighed(weights: np.ndarray, each: Any) -> np.ndarray:
-    return np.einsum("sp,spo->po", weights, np.asarray(each, np.float64))
+def _weighed(weights: np.ndarray, values: Any) -> np.ndarray:
+    return np.einsum("sp,spo->po", weights, np.asarray(values, np.float64))
 
 
-def _said(loo: psis.Loo | None, pit: np.ndarray | None) -> list[str]:
+def _sentences(loo: psis.Loo | None, pit: np.ndarray | None) -> list[str]:
     if loo is None or pit is None:
-        return [f"Points cannot be left out: that takes {psis.LEAST} networks or more, and this posterior has fewer."]
+        return [f"Leave-one-out estimates need at least {psis.LEAST} networks, and this posterior has fewer."]
     from scipy import stats
 
-    found = [
-        f"Left out, points have a log density of {loo.elpd:,.1f} (standard error {loo.se:.1f}) in all, "
-        f"{loo.elpd / len(loo.elpd_i):.3f} each; {loo.p_i.sum():.1f} parameters are effective.",
+    sentences = [
+        f"The leave-one-out log density is {loo.elpd:,.1f} (standard error {loo.se:.1f}) in all, "
+        f"{loo.elpd / len(loo.elpd_i):.3f} per point; the effective number of parameters is {loo.p_i.sum():.1f}.",
         f"k-hat is above {psis.HIGH} at {loo.high:.1%} of the points, {loo.khat.max():.2f} at most.",
     ]
     if loo.high > 0:
-        found[-1] += " There leaving out is unreliable: fit without these points, or take a likelihood of wider tails."
+        sentences[-1] += (
+            " There estimates are unreliable: refit without these points, or use a heavier-tailed likelihood."
+        )
     levels = ", ".join(f"{stats.kstest(column, 'uniform').pvalue:.2g}" for column in pit.T)
-    return [*found, f"Kolmogorov and Smirnov find P(Y <= y) of points left out to be uniform with p = {levels}."]
+    return [*sentences, f"Kolmogorov-Smirnov test of a uniform leave-one-out P(Y <= y): p = {levels}."]

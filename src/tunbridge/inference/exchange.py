@@ -1,4 +1,4 @@
-"""Posteriors as ArviZ knows them."""
+"""Posteriors as ArviZ DataTrees."""
 
 from typing import Any
 
@@ -17,13 +17,13 @@ _NAMES = {
     "gradients": "n_steps",
     "log_density": "lp",
 }
-"""ArviZ's names of a step's statistics."""
+"""ArviZ's names for a step's statistics."""
 _PRIOR_DRAWS = 500
 _MOST_BYTES = 2**31
 
 
 def to_arviz(posterior: Any, params: Params, stats: dict[str, Any], data: Data | None) -> Any:
-    """Draws (chains, draws, ...) as a DataTree; see `Posterior.to_arviz`."""
+    """Return draws (chains, draws, ...) as a DataTree; see `Posterior.to_arviz`."""
     import arviz_base
 
     chains, draws = np.shape(jax.tree.leaves(params)[0])[:2]
@@ -50,20 +50,22 @@ def _with_data(posterior: Any, data: Data, shape: tuple[int, int]) -> dict[str, 
         )
     key_prior, key_before, key_after = jax.random.split(jax.random.fold_in(posterior.key, 2), 3)
     y = np.asarray(posterior.model.likelihood.check(data.y))
-    lead = y.shape[:1] if y.shape[1:] == (1,) else y.shape  # one output is none to ArviZ
+    y_shape = y.shape[:1] if y.shape[1:] == (1,) else y.shape  # a single output has no axis in ArviZ
     predictive, prior = posterior.predict(data.x), posterior.prior(key_prior, _PRIOR_DRAWS)
     after, before = predictive.replicates(key_after), prior.predict(data.x).replicates(key_before)
     drawn = prior.components(key_prior, None)
     return {
         "log_likelihood": {"y": np.asarray(predictive.log_probs(y)).reshape(*shape, len(y))},
-        "posterior_predictive": {"y": np.asarray(after).reshape(*shape, *lead)},
-        "observed_data": {"y": y.reshape(lead)},
+        "posterior_predictive": {"y": np.asarray(after).reshape(*shape, *y_shape)},
+        "observed_data": {"y": y.reshape(y_shape)},
         "prior": _variables(posterior.model, drawn, (1, _PRIOR_DRAWS)),
-        "prior_predictive": {"y": np.asarray(before).reshape(1, _PRIOR_DRAWS, *lead)},
+        "prior_predictive": {"y": np.asarray(before).reshape(1, _PRIOR_DRAWS, *y_shape)},
     }
 
 
 def _variables(model: Any, flat: Params, shape: tuple[int, int]) -> dict[str, np.ndarray]:
-    """Arrays (chains, draws, ...) by their paths, with dots: a DataTree keeps slashes for its groups."""
-    found = unknowns(model, flat, jax.vmap(model.weights)(flat))
-    return {one.path.replace("/", "."): one.draws.reshape(*shape, *one.draws.shape[1:]) for one in found}
+    """Arrays (chains, draws, ...) by path, with dots for slashes, which a DataTree reserves for its groups."""
+    arrays = unknowns(model, flat, jax.vmap(model.weights)(flat))
+    return {
+        unknown.path.replace("/", "."): unknown.draws.reshape(*shape, *unknown.draws.shape[1:]) for unknown in arrays
+    }

@@ -1,4 +1,4 @@
-"""What is believed after the data: a point, draws, a mixture. Each holds its model and its own key."""
+"""Posteriors: points, draws, Gaussians and mixtures. Each holds its model and its own key."""
 
 import abc
 import os
@@ -29,7 +29,7 @@ from tunbridge.predict.parts import Parts, check_one_task, parts
 from tunbridge.predict.push import push
 
 DRAWS = 100
-"""How many networks a prediction averages, where there is a choice and none is made."""
+"""Default number of networks that a prediction averages, for posteriors that can draw any number."""
 
 
 class Posterior(Module):
@@ -37,51 +37,51 @@ class Posterior(Module):
 
     model: Model
     key: Key
-    """Folded in by `fit`: what `predict` uses where no key is given, so that the same call gives the same answer."""
+    """Set by `fit`: used by `predict` when no key is given, so that the same call gives the same answer."""
     notes: tuple[str, ...] = eqx.field(static=True, kw_only=True, default=())
-    """What a reader should know about how this came about."""
+    """Remarks on the fit, for the reader."""
     provenance: Provenance | None = eqx.field(static=True, kw_only=True, default=None)
-    """The method, versions and device it comes from, where `fit` made it."""
+    """The method, versions and device that produced it; None if it was not made by `fit`."""
 
     @property
     def cut(self) -> Cut | None:
-        """Where its fit was ended before the last step, by `max_seconds` or a callback; None where it was not."""
+        """Where `max_seconds` or a callback stopped the fit early; None if the fit ran to its last step."""
         return None if self.provenance is None else self.provenance.cut
 
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Params:
-        """Draws with a leading axis `num`; also inside jit."""
+        """Draw `num` parameters, with a leading axis; also inside jit."""
 
     @abc.abstractmethod
     def components(self, key: Key, num: int | None) -> Params:
-        """The parameters whose networks a prediction averages, with a leading axis."""
+        """Return the parameters of the networks that a prediction averages, with a leading axis."""
 
     def starts(self, key: Key, num: int) -> Params:
-        """Where `num` chains may start, with a leading axis: draws of weights and scales, noise from its prior.
+        """Return starting points of `num` chains, with a leading axis: drawn weights and scales, noise from its prior.
 
         The noise of a point estimate may be far too small for the weights around it, and a chain would stall there.
         """
-        own = keys.split(key)
-        noise = _noise(self.model.likelihood, keys.split(keys.one(own, 1), num))
-        return self.sample(keys.one(own, 0), num)._replace(noise=noise)
+        pair = keys.split(key)
+        noise = _noise(self.model.likelihood, keys.split(keys.one(pair, 1), num))
+        return self.sample(keys.one(pair, 0), num)._replace(noise=noise)
 
     def one(self) -> Params:
-        """One network, to go on from: the mode where it has one, else the first that a prediction averages."""
+        """Return a single network: the mode if the posterior has one, else the first that a prediction averages."""
         return jax.tree.map(lambda leaf: on_host(lambda many: many[0], leaf), self.components(self.key, None))
 
     def draw_like(self) -> Params | None:
-        """The shapes of one draw; None where there are no weights to draw."""
-        arrays, rest = eqx.partition(self, eqx.is_array)
+        """Return the shapes of one draw; None if there are no weights to draw."""
+        arrays, static = eqx.partition(self, eqx.is_array)
 
-        def one(arrays: Any) -> Params:
-            whole = eqx.combine(arrays, rest)
-            return jax.tree.map(lambda leaf: leaf[0], whole.sample(whole.key, 1))
+        def first_draw(arrays: Any) -> Params:
+            posterior = eqx.combine(arrays, static)
+            return jax.tree.map(lambda leaf: leaf[0], posterior.sample(posterior.key, 1))
 
-        return jax.eval_shape(one, arrays)
+        return jax.eval_shape(first_draw, arrays)
 
     @property
     def num_outputs(self) -> int:
-        """Of the network."""
+        """Number of outputs of the network."""
         return jax.eval_shape(self.model.outputs, self.draw_like(), self.model.example()).shape[-1]
 
     @checked
@@ -93,28 +93,28 @@ class Posterior(Module):
         x
             Inputs (points, ...features).
         key
-            Only where weights are drawn for the prediction; None uses the posterior's own.
+            Used only by posteriors that draw weights for the prediction; None uses the posterior's own.
         num
-            How many weight draws to average over, where there is a choice.
+            Number of weight draws to average over, for posteriors that allow a choice.
         """
         return push(self.pushed(check_x(x), self.key if key is None else key, num))
 
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
-        """The outputs at x of the networks that a prediction averages."""
+        """Return the outputs at x of the networks that a prediction averages."""
         components = self.components(key, num)
-        one = jax.eval_shape(lambda: self.model.weights(jax.tree.map(lambda leaf: leaf[0], components)))
-        self.model.check_inputs(one, x)
+        weights = jax.eval_shape(lambda: self.model.weights(jax.tree.map(lambda leaf: leaf[0], components)))
+        self.model.check_inputs(weights, x)
         return Outputs(self.model, components, x)
 
     @property
     def linear(self) -> bool:
-        """Whether predictions take the network for linear."""
+        """Whether predictions linearise the network."""
         return False
 
     def compile(self, x_shape: tuple[int, ...]) -> Callable[[Any], Parts]:
-        """A compiled function of x of this shape to what `predict` expects, and both uncertainties.
+        """Return a compiled function of x of this shape that gives what is expected of y, and both uncertainties.
 
-        For answers in real time: nothing is checked, no predictive is built.
+        For predictions in real time: inputs are not checked, and no predictive is built.
 
         Parameters
         ----------
@@ -133,7 +133,7 @@ class Posterior(Module):
         return lambda x: compiled(state, x)
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
-        """A pure function of some arrays and x that answers in brief, and these arrays."""
+        """Return a pure function (state, x) -> `Parts`, and its state, a tree of arrays; used by `compile`."""
         params = self.components(self.key, None)
         weights = jax.vmap(self.model.weights)(params)
         return _answer, (self.model.network, self.model.likelihood, weights, params.noise)
@@ -141,46 +141,46 @@ class Posterior(Module):
     def summary(self) -> Summary:
         """Mean and standard deviation of each array of unknowns, over the posterior and the array's elements.
 
-        Weights are the network's own; scales and noise are values, or said to be coordinates on the real line.
+        Weights are the network's own; scales and noise are values, or are marked as coordinates on the real line.
         """
         return summarise(self.model, self.components(self.key, None))
 
     def check(self, data: Data, *, key: Key | None = None) -> Check:
-        """The posterior held against data: the rows it was fitted to.
+        """Check the posterior against the rows it was fitted to: posterior predictive checks and leave-one-out.
 
         Statistics of y are compared with those of 500 data sets drawn from the posterior predictive: mean, standard
         deviation, extremes and skewness of numbers; shares of classes and their entropy. A p near 0 or 1 says that the
         model does not expect such data. Each point is left out by Pareto-smoothed importance sampling
         :cite:p:`vehtari2017practical`: its log density, k-hat (above 0.7 unreliable), and P(Y <= y), which is uniform
-        if the model is right (for classes drawn between P(Y < y) and P(Y <= y)). Leaving out takes draws for exact
-        ones, so for approximate posteriors it is as good as the approximation.
+        if the model is right (for classes drawn between P(Y < y) and P(Y <= y)). Importance sampling treats the draws
+        as exact, so for approximate posteriors these estimates are only as good as the approximation.
 
         Parameters
         ----------
         data
-            In the units that `predict` speaks.
+            In the units that `predict` uses.
         key
-            Draws the replicates; None uses the posterior's own.
+            For drawing the replicates; None uses the posterior's own.
         """
         return checks.check(self, data, jax.random.fold_in(self.key, 1) if key is None else key)
 
     def prior(self, key: Key, num: int) -> "Posterior":
-        """What was believed before the data: draws from the prior, to be asked like a posterior."""
-        draw = jax.jit(jax.vmap(lambda one: self.model.sample_params(one, self.model.example())))
+        """Return draws from the prior, as a posterior: for prior predictive checks."""
+        draw = jax.jit(jax.vmap(lambda key_draw: self.model.sample_params(key_draw, self.model.example())))
         return Draws(self.model, key, draw(jax.random.split(key, num)))
 
     def to_arviz(self, data: Data | None = None) -> Any:
-        """The draws as ArviZ's DataTree, weights by path, noise and scales as values, one chain unless it has several.
+        """Return the draws as an ArviZ DataTree: weights by path, noise and scales as values, chains kept apart.
 
-        Its groups are posterior and, where steps left statistics, sample_stats under ArviZ's names. With `data` also
-        log_likelihood, posterior_predictive, observed_data, prior and prior_predictive, in the units of the data, so
-        that ``arviz_stats.loo`` and ``compare`` take it as it is. ArviZ before 1.0 takes
-        ``arviz.from_datatree(posterior.to_arviz(data))``.
+        Draws that come from no chains count as one chain. The groups are posterior and, for samplers, sample_stats
+        under ArviZ's names. With `data` also log_likelihood, posterior_predictive, observed_data, prior and
+        prior_predictive, in the units of the data, ready for ``arviz_stats.loo`` and ``compare``. For ArviZ before 1.0
+        use ``arviz.from_datatree(posterior.to_arviz(data))``.
         """
         return exchange.to_arviz(self, *self._by_chain(), data)
 
     def _by_chain(self) -> tuple[Params, dict[str, Array]]:
-        """What predictions average, with leading axes (chains, draws), and the statistics of its steps."""
+        """The parameters that predictions average, with leading axes (chains, draws), and their step statistics."""
         return jax.tree.map(lambda leaf: leaf[None], self.components(self.key, None)), {}
 
     def _repr_html_(self) -> str:
@@ -190,10 +190,10 @@ class Posterior(Module):
         return tables.to_html([{"": name, "value": value} for name, value in facts.items()], type(self).__name__)
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write it into a folder, made if it is not there; `tunbridge.load` gives it back to the bit.
+        """Save the posterior to a folder, which is created if need be; `tunbridge.load` restores it to the bit.
 
-        A posterior that is there already stays whole until the new one is safely on disk. Functions, Equinox modules
-        and classes of your own are not written: hand the model to `load`.
+        A posterior already saved there stays intact until the new one is safely on disk. Functions, Equinox modules
+        and classes of your own are not written: pass the model to `load`.
         """
         store.save(self, path)
 
@@ -204,22 +204,22 @@ def _answer(state: tuple[Network, Likelihood, PyTree, PyTree], x: Array) -> Part
 
 
 class Point(Posterior):
-    """All belief at one value."""
+    """A point estimate: all mass at one value."""
 
     params: Params
     curve: dict[str, Array] | None = None
-    """The optimiser's statistics along the way by name, with a leading axis."""
+    """The optimiser's statistics by name, over the training steps (leading axis)."""
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """The same value `num` times."""
+        """Return the point `num` times, with a leading axis."""
         return _repeated(num, self.params)
 
     def components(self, key: Key, num: int | None) -> Params:
-        """The one value."""
+        """Return the point, with a leading axis of length 1."""
         if num is not None:
             raise InputError("no num= for a point estimate", f"num={num}", "Leave it out: there is one network.")
-        return jax.tree.map(lambda leaf: on_host(lambda one: one[None], leaf), self.params)
+        return jax.tree.map(lambda leaf: on_host(lambda values: values[None], leaf), self.params)
 
 
 def _repeat(num: int, params: Params) -> Params:
@@ -230,24 +230,24 @@ _repeated = once(_repeat, static_argnums=0)
 
 
 class Weightless(Posterior):
-    """What predicts and has no weights to draw."""
+    """A posterior that predicts but has no weights to draw."""
 
     @property
     @abc.abstractmethod
     def refusal(self) -> InputError:
-        """What is said to those who ask for weights."""
+        """The error raised when weights are asked for."""
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Refused: there are no weights."""
+        """Raise `refusal`: there are no weights."""
         raise self.refusal
 
     def components(self, key: Key, num: int | None) -> Params:
-        """Refused: there are no weights."""
+        """Raise `refusal`: there are no weights."""
         raise self.refusal
 
     def draw_like(self) -> None:
-        """None: there are no weights."""
+        """Return None: there are no weights."""
         return
 
 
@@ -260,17 +260,17 @@ class Draws(Posterior):
 
     @property
     def num(self) -> int:
-        """How many there are."""
+        """Number of draws."""
         return jax.tree.leaves(self.params)[0].shape[0]
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """`num` of them at random, with replacement."""
+        """Return `num` draws chosen at random, with replacement."""
         chosen = jax.random.randint(key, (num,), 0, self.num)
         return jax.tree.map(lambda leaf: leaf[chosen], self.params)
 
     def components(self, key: Key, num: int | None) -> Params:
-        """All of them, or `num` evenly spaced."""
+        """Return all draws, or `num` evenly spaced ones."""
         if num is None:
             return self.params
         if not 1 <= num <= self.num:
@@ -290,33 +290,33 @@ class LowRankGaussian(Posterior):
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        r"""Draws :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
+        r"""Draw :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
         return _low_rank_draws(self.mean, self.variance, self.factors, keys.split(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws, 100 unless told."""
+        """Return `num` draws, by default 100."""
         return self.sample(key, DRAWS if num is None else num)
 
 
 @once
-def _low_rank_draws(mean: Params, variance: PyTree, rows: PyTree, own: Key) -> Params:
+def _low_rank_draws(mean: Params, variance: PyTree, rows: PyTree, draw_keys: Key) -> Params:
     weights, unravel = ravel_pytree(mean.weights)
     scale = jnp.sqrt(ravel_pytree(variance)[0])
     factors = jax.vmap(lambda row: ravel_pytree(row)[0])(rows)
 
-    def one(key_draw: Key) -> Params:
+    def draw(key_draw: Key) -> Params:
         key_diagonal, key_rank = jax.random.split(key_draw)
         z_1 = jax.random.normal(key_diagonal, scale.shape, scale.dtype)
         z_2 = jax.random.normal(key_rank, factors.shape[:1], factors.dtype)
         return mean._replace(weights=unravel(weights + scale * z_1 + z_2 @ factors))
 
-    return jax.vmap(one)(own)
+    return jax.vmap(draw)(draw_keys)
 
 
 @once
-def _noise(likelihood: Likelihood, own: Key) -> PyTree:
+def _noise(likelihood: Likelihood, draw_keys: Key) -> PyTree:
     """A draw of the noise for each key."""
-    return jax.vmap(likelihood.sample_noise)(own)
+    return jax.vmap(likelihood.sample_noise)(draw_keys)
 
 
 class Mixture(Posterior):
@@ -326,35 +326,35 @@ class Mixture(Posterior):
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Each draw from a member chosen at random."""
+        """Draw `num` parameters, each from a member chosen at random."""
         key_member, *keys = jax.random.split(key, 1 + len(self.members))
         chosen = jax.random.randint(key_member, (num,), 0, len(self.members))
         drawn = [member.sample(k, num) for member, k in zip(self.members, keys, strict=True)]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves)[chosen, jnp.arange(num)], *drawn)
 
     def starts(self, key: Key, num: int) -> Params:
-        """One member a chain, in turn."""
-        own = keys.split(key, num)
-        starts = [self.members[i % len(self.members)].starts(keys.one(own, i), 1) for i in range(num)]
+        """Return starting points of `num` chains, taken from the members in turn."""
+        start_keys = keys.split(key, num)
+        starts = [self.members[i % len(self.members)].starts(keys.one(start_keys, i), 1) for i in range(num)]
         return jax.tree.map(lambda *leaves: on_host(_joined, *leaves), *starts)
 
     def components(self, key: Key, num: int | None) -> Params:
-        """Those of all members; with `num`, that many in all, as many of each."""
+        """Return the components of all members; with `num`, that many in all, equally many per member."""
         each = self._each(num)
         parts = [member.components(k, each) for member, k in zip(self.members, self._keys(key), strict=True)]
         return jax.tree.map(lambda *leaves: on_host(_joined, *leaves), *parts)
 
     def _keys(self, key: Key) -> list[Key]:
-        own = keys.split(key, len(self.members))
-        return [keys.one(own, i) for i in range(len(self.members))]
+        member_keys = keys.split(key, len(self.members))
+        return [keys.one(member_keys, i) for i in range(len(self.members))]
 
     @property
     def linear(self) -> bool:
-        """Whether a member is."""
+        """Whether any member linearises the network."""
         return any(member.linear for member in self.members)
 
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
-        """Those of all members, where some of them take the network for linear."""
+        """Return the outputs at x of all members' networks, linearised for the members that are linear."""
         if not self.linear:
             return super().pushed(x, key, num)
         each = self._each(num)
@@ -363,18 +363,18 @@ class Mixture(Posterior):
         )
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
-        """Refused for networks taken for linear."""
+        """As `Posterior.prepared`; InputError if a member is linear."""
         if self.linear:
             raise InputError("members that are networks", "linearised ones", "Compile one member by itself.")
         return super().prepared()
 
     def _each(self, num: int | None) -> int | None:
-        each, rest = (None, 0) if num is None else divmod(num, len(self.members))
-        if rest or each == 0:
+        each, remainder = (None, 0) if num is None else divmod(num, len(self.members))
+        if remainder or each == 0:
             raise InputError(f"num as a multiple of the {len(self.members)} members", f"{num}", "Change num.")
         return each
 
 
 def _joined(*parts: np.ndarray) -> np.ndarray:
-    """Arrays one after another."""
+    """Arrays concatenated along the first axis."""
     return np.concatenate(parts)

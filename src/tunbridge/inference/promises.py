@@ -1,4 +1,4 @@
-"""What each method promises of the exact problems: one table, each entry with its tolerance."""
+"""What each method promises on the exact problems: one table, each entry with its tolerance."""
 
 import math
 from typing import Literal, NamedTuple
@@ -7,12 +7,12 @@ Kind = Literal["exact", "biased", "diagonal", "mean", "mode", "none", "refused"]
 
 
 class Promise(NamedTuple):
-    """What holds of a method's posterior in function space.
+    """What a method's posterior gets right in function space.
 
     `kind` is "exact" (mean and standard deviation, up to the Monte Carlo error of the default run), "biased" (the same
     with the bias of the default step size, as measured), "diagonal" (the mean, and the standard deviation of
     independent weights of variances 1 / Lambda_ii), "mean", "mode" (the function of the most probable weights), "none",
-    or "refused" where the method is not for such a model. `tolerance` is in posterior standard deviations.
+    or "refused" if the method does not support such a model. `tolerance` is in posterior standard deviations.
     """
 
     kind: Kind
@@ -44,19 +44,19 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("mean", 1.0),
         "tanh_unit": Promise("mean", 1.0),
     },
-    "laplace": {  # unknown noise and scale at one value; normal where the posterior is not
+    "laplace": {  # unknown noise and scale are fixed at one value; it is normal although the posterior is not
         "linear": Promise("exact", 0.12),
         "linear_unknown": Promise("biased", 0.2),
         "logistic": Promise("biased", 0.4),
         "tanh_unit": Promise("none"),
     },
-    "neurallinear": {  # noise that is unknown is held where it was measured: the spread follows it
+    "neurallinear": {  # unknown noise is fixed at its measured value, and the spread depends on it
         "linear": Promise("exact", 0.05),
         "linear_unknown": Promise("mean", 0.15),
         "logistic": Promise("refused"),
         "tanh_unit": Promise("refused"),
     },
-    "vbll": {  # without hidden layers; unknown noise by rows held out, prior scales at their medians
+    "vbll": {  # no hidden layers here; unknown noise from held-out rows, prior scales at their medians
         "linear": Promise("exact", 0.05),
         "linear_unknown": Promise("mean", 0.3),
         "logistic": Promise("biased", 0.2),
@@ -74,7 +74,7 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("mean", 0.2),
         "tanh_unit": Promise("mean", 0.5),
     },
-    "lowrank": {  # ten directions are more than there are weights
+    "lowrank": {  # its rank of ten exceeds the number of weights
         "linear": Promise("exact", 0.12),
         "linear_unknown": Promise("biased", 0.12),
         "logistic": Promise("biased", 0.12),
@@ -86,7 +86,7 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("mean", 0.2),
         "tanh_unit": Promise("mean", 0.5),
     },
-    "fullrank": {  # normal where the posterior is not
+    "fullrank": {  # normal although the posterior is not
         "linear": Promise("exact", 0.12),
         "linear_unknown": Promise("biased", 0.12),
         "logistic": Promise("biased", 0.12),
@@ -110,7 +110,7 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("exact", 0.12),
         "tanh_unit": Promise("exact", 0.25),
     },
-    "mala": {  # a chain may stay for long in the narrow tails of the tanh unit
+    "mala": {  # a chain may stay long in the narrow tails of the tanh unit
         "linear": Promise("exact", 0.12),
         "linear_unknown": Promise("exact", 0.25),
         "logistic": Promise("exact", 0.12),
@@ -152,7 +152,7 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("exact", 0.12),
         "tanh_unit": Promise("exact", 0.15),
     },
-    "sgld": {  # by its step: twice as biased as momentum is, and slower
+    "sgld": {  # bias of its step size: twice that of SGHMC, and slower
         "linear": Promise("biased", 0.15),
         "linear_unknown": Promise("biased", 0.2),
         "logistic": Promise("biased", 0.15),
@@ -177,4 +177,4 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "tanh_unit": Promise("exact", 0.15),
     },
 }
-"""Method, problem: promise."""
+"""Promises by method and problem."""

@@ -1,4 +1,4 @@
-"""A posterior some of whose weights are gone: exactly 0 in every draw."""
+"""A posterior with some weights pruned: exactly 0 in every draw."""
 
 import jax
 import jax.numpy as jnp
@@ -11,16 +11,16 @@ from tunbridge.inference.posteriors import Posterior
 
 
 class Pruned(Posterior):
-    """A posterior with some weights at 0 and certain of it; all others are as they were.
+    """A posterior with some weights set to exactly 0 in every draw; the others are unchanged.
 
-    What `tunbridge.applications.compression` makes.
+    Made by `tunbridge.applications.compression`.
 
     Parameters
     ----------
     posterior
-        With all weights.
+        The posterior before pruning.
     kept
-        A tree of the shapes of the weights, False where a weight is 0.
+        A tree of the shapes of the weights, False where a weight is pruned.
     """
 
     posterior: Posterior
@@ -28,27 +28,29 @@ class Pruned(Posterior):
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Draws of the posterior, without the weights that are gone."""
+        """Draw from the posterior, with pruned weights at 0."""
         return jax.vmap(self._without)(self.posterior.sample(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
-        """Those of the posterior, without the weights that are gone."""
+        """Return the components of the posterior, with pruned weights at 0."""
         return jax.vmap(self._without)(self.posterior.components(key, num))
 
     def one(self) -> Params:
-        """That of the posterior, without the weights that are gone."""
+        """Return a single network of the posterior, with pruned weights at 0."""
         return self._without(self.posterior.one())
 
     @property
     def num_weights(self) -> int:
-        """How many there were."""
+        """Number of weights before pruning."""
         return size(self.kept)
 
     @property
     def num_kept(self) -> int:
-        """How many are left."""
+        """Number of weights that were kept."""
         return sum(int(np.count_nonzero(leaf)) for leaf in jax.tree.leaves(self.kept))
 
     def _without(self, params: Params) -> Params:
-        kept = jax.tree.map(lambda keep, leaf: jnp.where(keep, leaf, jnp.zeros_like(leaf)), self.kept, params.weights)
-        return params._replace(weights=kept)
+        weights = jax.tree.map(
+            lambda keep, leaf: jnp.where(keep, leaf, jnp.zeros_like(leaf)), self.kept, params.weights
+        )
+        return params._replace(weights=weights)

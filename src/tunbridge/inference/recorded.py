@@ -1,4 +1,4 @@
-"""Draws of functions alone: what chains predicted at inputs named beforehand, where their weights were not kept."""
+"""Draws of network outputs at inputs chosen beforehand, from chains whose weights were not kept."""
 
 from typing import Any
 
@@ -18,12 +18,12 @@ from tunbridge.predict.push import push_outputs
 class Recorded(Weightless):
     """The network's outputs at some inputs, (chains, draws, points, outputs), with the noise of each draw.
 
-    What `Run(keep=x)` leaves of a sampler. It predicts at these inputs, and says whether the chains agree there.
+    The posterior of a sampler with `Run(keep=x)`. It predicts at these inputs, and assesses convergence there.
 
     Parameters
     ----------
     inputs
-        Where, (points, ...features).
+        The inputs that were kept, (points, ...features).
     outputs
         The network's outputs there, (chains, draws, points, outputs).
     noise
@@ -44,17 +44,17 @@ class Recorded(Weightless):
 
     @property
     def refusal(self) -> InputError:
-        """Weights were not kept."""
+        """The error raised when weights are asked for: they were not kept."""
         return InputError("a posterior that kept weights", "one of Run(keep=x)", "Leave keep= out to keep weights.")
 
     @property
     def num_outputs(self) -> int:
-        """Of the network."""
+        """Number of outputs of the network."""
         return self.outputs.shape[-1]
 
     @checked
     def predict(self, x: Any = None, *, key: Key | None = None, num: Count | None = None) -> Predictive:
-        """The distribution of y at the recorded inputs; x is these, some of them, or left out."""
+        """The distribution of y at recorded inputs: all of them, or the rows x among them."""
         if num is not None:
             raise InputError("no num=", f"{num}", "Leave it out: all recorded draws are averaged.")
         rows = np.arange(len(self.inputs)) if x is None else self._rows(check_x(x))
@@ -63,25 +63,25 @@ class Recorded(Weightless):
         return push_outputs(self.model, flat, tuple(noise), np.asarray(self.inputs)[rows])
 
     def functions(self) -> np.ndarray:
-        """What each network expects at the recorded inputs, (chains, draws, points, outputs or classes)."""
+        """Return what each draw predicts at the recorded inputs, (chains, draws, points, outputs or classes)."""
         values = np.asarray(self.predict().functions)
         return values.reshape(*self.shape, *values.shape[1:])
 
     def summary(self) -> Summary:
-        """Whether the chains agree at the recorded inputs."""
+        """Return convergence diagnostics of the predictions at the recorded inputs."""
         return mixing.summarise_functions(self, self.functions())
 
     def doubts(self) -> list[str]:
-        """Reasons not to believe the draws; see `Chains.doubts`."""
+        """Return reasons not to trust the draws; see `Chains.doubts`."""
         return mixing.doubts(self, self.functions())
 
     def _rows(self, x: np.ndarray) -> np.ndarray:
         known = {row.tobytes(): i for i, row in enumerate(np.asarray(self.inputs))}
-        found = [known.get(row.tobytes(), -1) for row in np.asarray(x, self.inputs.dtype)]
-        if -1 in found:
+        rows = [known.get(row.tobytes(), -1) for row in np.asarray(x, self.inputs.dtype)]
+        if -1 in rows:
             raise InputError(
                 "x among the inputs that were kept",
-                f"{found.count(-1)} rows of {len(found)} that are not",
+                f"{rows.count(-1)} rows of {len(rows)} that are not",
                 "Name all inputs in Run(keep=x), or keep weights.",
             )
-        return np.asarray(found)
+        return np.asarray(rows)

@@ -1,4 +1,4 @@
-"""What is known before the first step: the scales of the prior, and the curvature where a chain starts."""
+"""Scales for the first steps of a chain: prior variances, and the curvature at the starting point."""
 
 from collections.abc import Callable
 
@@ -12,28 +12,28 @@ from tunbridge.core.types import Key
 from tunbridge.model.model import Target
 from tunbridge.model.spread import prior_variances
 
-_TURNS = 12
+_ITERATIONS = 12
 
 
 def prior_variance(key: Key, target: Target, batch: Data) -> Array:
-    """The square of each unknown's scale under the prior, in one vector."""
+    """Prior variance of each unknown, in one vector."""
     return ravel(prior_variances(key, target.model, batch.x))
 
 
 def curvature(key: Key, slope_of: Callable[[Array], Array], position: Array, variance: Array) -> Array:
     r"""The largest absolute eigenvalue of :math:`S H S`, H the Hessian of the log density, S the diagonal of scales.
 
-    By the power method, with differences of gradients in place of products with H.
+    By power iteration, with differences of gradients in place of products with H; 1 if it fails.
     """
-    scale, slope, size = jnp.sqrt(variance), slope_of(position), 1e-3
+    scale, gradient, size = jnp.sqrt(variance), slope_of(position), 1e-3
 
-    def turn(_, carry):
+    def iterate(_, carry):
         direction, _ = carry
-        moved = scale * (slope_of(position + size * scale * direction) - slope) / size
-        length = jnp.linalg.norm(moved)
-        return moved / jnp.maximum(length, jnp.finfo(length.dtype).tiny), length
+        product = scale * (slope_of(position + size * scale * direction) - gradient) / size
+        length = jnp.linalg.norm(product)
+        return product / jnp.maximum(length, jnp.finfo(length.dtype).tiny), length
 
     direction = jax.random.normal(key, position.shape, position.dtype)
     first = direction / jnp.linalg.norm(direction), jnp.ones((), position.dtype)
-    _, found = jax.lax.fori_loop(0, _TURNS, turn, first)
-    return jnp.where(jnp.isfinite(found) & (found > 0), found, 1.0)
+    _, eigenvalue = jax.lax.fori_loop(0, _ITERATIONS, iterate, first)
+    return jnp.where(jnp.isfinite(eigenvalue) & (eigenvalue > 0), eigenvalue, 1.0)

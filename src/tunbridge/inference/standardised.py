@@ -1,4 +1,4 @@
-"""A posterior in the data's own units: learnt from standardised rows, asked and answering in the units they came in."""
+"""Posteriors fitted to standardised rows that take x and predict y in the data's own units."""
 
 import dataclasses
 from collections.abc import Callable
@@ -28,7 +28,7 @@ class Standardised(Posterior):
     Parameters
     ----------
     posterior
-        Of the model of standardised rows: its draws are of that model's unknowns.
+        The posterior fitted to standardised rows; draws are of its model's unknowns.
     scaling
         How rows were standardised.
     """
@@ -38,11 +38,11 @@ class Standardised(Posterior):
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Draws of the unknowns of the standardised model."""
+        """Draw the unknowns of the standardised model."""
         return self.posterior.sample(key, num)
 
     def components(self, key: Key, num: int | None) -> Params:
-        """Those of the posterior of the standardised model."""
+        """Return the components of the standardised model's posterior."""
         return self.posterior.components(key, num)
 
     @checked
@@ -55,20 +55,20 @@ class Standardised(Posterior):
 
     @property
     def linear(self) -> bool:
-        """Whether that of the standardised model is."""
+        """Whether the standardised model's posterior linearises the network."""
         return self.posterior.linear
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
-        """That of the standardised model, with units changed before and after."""
+        """As for the standardised model's posterior, with units converted before and after."""
         function, state = self.posterior.prepared()
         return partial(_in_units, function), (state, self.scaling)
 
     def summary(self) -> Summary:
-        """That of the standardised model: see `Posterior.summary`."""
+        """Return the summary of the standardised model's posterior; see `Posterior.summary`."""
         return self.posterior.summary()
 
     def prior(self, key: Key, num: int) -> "Standardised":
-        """Draws from the prior of the standardised model, which predict in the units of the data."""
+        """Return draws from the prior of the standardised model, which predict in the units of the data."""
         return Standardised(self.model, key, self.posterior.prior(key, num), self.scaling)
 
     def _by_chain(self) -> tuple[Params, dict[str, Array]]:
@@ -77,30 +77,30 @@ class Standardised(Posterior):
 
 def _in_units(function: Callable[[Any, Array], Parts], state: Any, x: Array) -> Parts:
     inner, scaling = state
-    shift, scale = (jnp.asarray(one)[None] for one in (scaling.x_shift, scaling.x_scale))
-    found = function(inner, (x - shift) / scale)
+    shift, scale = (jnp.asarray(values)[None] for values in (scaling.x_shift, scaling.x_scale))
+    parts = function(inner, (x - shift) / scale)
     if scaling.y_shift is None:
-        return found
-    shift, scale = (jnp.asarray(one)[None] for one in (scaling.y_shift, scaling.y_scale))
-    return Parts(shift + scale * found.expected, scale**2 * found.aleatoric, scale**2 * found.epistemic)
+        return parts
+    shift, scale = (jnp.asarray(values)[None] for values in (scaling.y_shift, scaling.y_scale))
+    return Parts(shift + scale * parts.expected, scale**2 * parts.aleatoric, scale**2 * parts.epistemic)
 
 
 def fit_standardised(
     method: Method, model: Model, x: Any, y: Any, weight: Any = None, *, key: Key, **options: Any
 ) -> Standardised:
-    """The posterior that `method` finds once x, and y where it is numbers, are standardised by these very rows.
+    """Standardise x, and y if it is real-valued, by these rows; then fit, and return a posterior in the data's units.
 
     Known noise is in the units of y; a prior on noise refers to y / sd(y). Counts, classes and an exposure that
-    `tunbridge.networks.Offset` reads stay as they are.
+    `tunbridge.networks.Offset` reads are not scaled.
 
     Parameters
     ----------
     method, model
-        What to fit, and how.
+        The method, and the model to fit.
     x, y, weight
-        Rows as `Data` takes them. Statistics come from the numbers as given, before they lose digits on a device.
+        Rows as for `Data`. Means and scales are computed in the precision given, before rows are cast for the device.
     key, options
-        Those of `Method.fit`.
+        As for `Method.fit`.
     """
     _, bound = model.bind(Data(x, y, weight))
     x, y, measured = np.asarray(x), np.asarray(y), np.asarray(model.likelihood.measured(bound.y))

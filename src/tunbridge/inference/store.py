@@ -1,7 +1,7 @@
-"""Saved posteriors: a folder with one file of arrays and JSON, from which `load` gives them back to the bit.
+"""Saved posteriors: a folder with one file of arrays and JSON, from which `load` restores them to the bit.
 
-A model of built-in parts is stored whole. Of a part that is the user's own (functions, an Equinox module, a class) the
-file holds the name; whoever loads it brings the model along, and its weights must have the same paths and shapes.
+A model of built-in parts is stored whole. For a part that is the user's own (functions, an Equinox module, a class) the
+file holds only its name; the model must then be passed to `load`, with weights of the same paths and shapes.
 """
 
 import datetime
@@ -65,18 +65,18 @@ _PIECES = {
     "vi.LowRankDiagonal": "tunbridge.inference.vi.spreads:LowRankDiagonal",
     "vi.MatrixVariate": "tunbridge.inference.vi.spreads:MatrixVariate",
 }
-"""What posteriors are made of besides their model."""
+"""The classes, besides those of models, that a posterior's fields may hold: name in the file -> place."""
 
 
 def _table() -> dict[str, str]:
-    """The classes that may stand in a file, by name."""
+    """The classes that a file may name: name -> place."""
     public = names.declared("tunbridge")
     parts = {name: place for name, place in spec.classes().items() if name != "Model"}
     return parts | {name: public[name] for name in _POSTERIORS} | _PIECES
 
 
 def save(posterior: Any, path: str | os.PathLike) -> None:
-    """Write a posterior into a folder; see `Posterior.save`."""
+    """Save a posterior to a folder; see `Posterior.save`."""
     encoder = _Writer(posterior.model).encoder
     facts = {
         "kind": _KIND,
@@ -90,17 +90,17 @@ def save(posterior: Any, path: str | os.PathLike) -> None:
 
 
 def load(path: str | os.PathLike, model: Model | None = None) -> Any:
-    """The posterior that `Posterior.save` wrote into a folder, equal to the bit.
+    """Return the posterior that `Posterior.save` wrote to a folder, equal to the bit.
 
-    A file holds numbers and names out of a written table, so loading a stranger's runs nothing of theirs. One that is
-    damaged, newer than this Tunbridge, or of another model is refused with a `LoadError`.
+    A file holds only arrays and names from a fixed table, so loading an untrusted file runs none of its code. A file
+    that is damaged, newer than this Tunbridge, or of another model is refused with a `LoadError`.
 
     Parameters
     ----------
     path
         The folder.
     model
-        The model it was fitted with, bound to data or not; needed only where parts of it are your own: functions, an
+        The model it was fitted with, bound to data or not; needed only if parts of it are your own: functions, an
         Equinox module, classes that Tunbridge does not know.
     """
     file = Path(path) / _FILE
@@ -125,7 +125,7 @@ def _load(facts: Any, arrays: dict[str, np.ndarray], given: Model | None) -> Any
         return _rebuild(facts, _Reader(arrays), given)
     except LoadError:
         raise
-    except Exception as error:  # whatever a file says, what comes of it is a sentence
+    except Exception as error:  # any malformed file must end in one sentence
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise LoadError(f"its parts do not fit together ({reason}).") from error
 
@@ -181,7 +181,7 @@ def _written() -> dict[str, str]:
 
 
 def _model_spec(encoder: spec.Encoder, posterior: Any) -> dict[str, Any]:
-    """Each part whole, or the name of its class where it is the user's own."""
+    """Each part of the model in full, or the name of its class if it is the user's own."""
     model = posterior.model
     parts: dict[str, Any] = {}
     for name in _PARTS:
@@ -219,15 +219,15 @@ def _is_custom(part: Any) -> bool:
 
 
 def _whole(stored: dict[str, Any]) -> Model:
-    """The model as stored, if all of it is."""
+    """The stored model; LoadError if a part of it was not stored."""
     custom = [f"{name} ({stored[name]['custom']})" for name in _PARTS if _is_custom(stored[name])]
     if custom:
-        raise LoadError(f"its {' and '.join(custom)} is your own: pass tb.load(path, model=model) with the model.")
+        raise LoadError(f"it lacks your own {' and '.join(custom)}: pass the model, as in tb.load(path, model=model).")
     return Model(*(stored[name] for name in _PARTS), inputs=stored["inputs"])
 
 
 def _bound(given: Model, stored: dict[str, Any]) -> Model:
-    """The given model for the inputs and outputs of the stored one."""
+    """The given model, bound to the inputs and outputs of the stored one."""
     network, likelihood, num = given.network, given.likelihood, stored["outputs"]
     if num is not None:
         network, likelihood = network.with_outputs(num), likelihood.with_outputs(num)
@@ -239,7 +239,7 @@ def _weights_like(model: Model) -> PyTree:
 
 
 def _check_fits(posterior: Any, model: Model) -> None:
-    """LoadError unless the posterior can be drawn from and its model takes the draws."""
+    """LoadError unless the posterior can be sampled and its draws fit its model."""
     if posterior.model is not model:
         raise LoadError("it is not a posterior of the model that it names.")
     for path, leaf in flatten_with_paths(posterior):
@@ -253,16 +253,18 @@ def _check_fits(posterior: Any, model: Model) -> None:
 
 
 def _compare(stored: list[str], given: list[str]) -> None:
-    for one, other in itertools.zip_longest(stored, given, fillvalue="nothing"):
-        if one != other:
-            raise LoadError(f"its weights are of another network: {one[:80]} stands where the model has {other[:80]}.")
+    for entry, expected in itertools.zip_longest(stored, given, fillvalue="nothing"):
+        if entry != expected:
+            raise LoadError(
+                f"its weights are of another network: {entry[:80]} stands where the model has {expected[:80]}."
+            )
 
 
 def _check_same_parts(stored: dict[str, Any], model: Model) -> None:
-    """LoadError where a part that the file holds whole differs from the given one, or is of another class."""
+    """LoadError if a stored part differs from the given model's, or its named class does."""
     for name in _PARTS:
-        ours, theirs = stored[name], getattr(model, name)
-        same = ours["custom"] == spec.class_name(theirs) if _is_custom(ours) else eqx.tree_equal(ours, theirs)
+        saved, given = stored[name], getattr(model, name)
+        same = saved["custom"] == spec.class_name(given) if _is_custom(saved) else eqx.tree_equal(saved, given)
         if not same:
-            shown = ours["custom"] if _is_custom(ours) else repr(ours)
-            raise LoadError(f"its {name} is {shown[:200]}, that of model= is {repr(theirs)[:200]}.")
+            shown = saved["custom"] if _is_custom(saved) else repr(saved)
+            raise LoadError(f"its {name} is {shown[:200]}, but model= has {repr(given)[:200]}.")

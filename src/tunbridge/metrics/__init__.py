@@ -1,4 +1,4 @@
-"""Predictive in, numbers out: scores, calibration, detection, distance."""
+"""Scores, calibration, detection and distances of predictive distributions."""
 
 from tunbridge.metrics.calibration import (
     Reliability,

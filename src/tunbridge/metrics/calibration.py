@@ -1,4 +1,4 @@
-"""Do stated probabilities come true?"""
+"""Calibration: whether predicted probabilities match observed frequencies."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,17 +16,17 @@ Edges = Callable[[np.ndarray, int], np.ndarray]
 
 
 def equal_width(_: np.ndarray, bins: int) -> np.ndarray:
-    """Edges of bins of one width on [0, 1]."""
+    """Edges of bins of equal width on [0, 1]."""
     return np.linspace(0.0, 1.0, bins + 1)
 
 
 def equal_mass(confidence: np.ndarray, bins: int) -> np.ndarray:
-    """Edges of bins with as many points each."""
+    """Edges of bins with equal numbers of points, the quantiles of the confidence."""
     return np.quantile(confidence, np.linspace(0.0, 1.0, bins + 1))
 
 
 class Reliability(NamedTuple):
-    """What was claimed and what came true, by bin of confidence; empty bins are left out."""
+    """Mean confidence, accuracy and number of points in each non-empty bin of confidence."""
 
     confidence: np.ndarray
     accuracy: np.ndarray
@@ -34,7 +34,7 @@ class Reliability(NamedTuple):
 
 
 def reliability(predictive: Predictive, y: Any, bins: int = 15, edges: Edges = equal_width) -> Reliability:
-    """Mean confidence and accuracy in bins of the confidence, the probability of the most probable class."""
+    """Mean confidence and accuracy in bins of confidence, the probability of the most probable class."""
     probs = np.asarray(predictive.probs, np.float64)
     confidence, hit = probs.max(axis=1), probs.argmax(axis=1) == np.asarray(labels(predictive, y))
     inner = edges(confidence, bins)[1:-1]
@@ -52,22 +52,24 @@ def ece(predictive: Predictive, y: Any, bins: int = 15, edges: Edges = equal_wid
 
 
 def coverage(predictive: Predictive, y: Any, mass: float = 0.9) -> float:
-    """Share of values inside the central interval of that mass (the PICP)."""
+    """Share of values inside the central interval of probability `mass` (the PICP)."""
     values = column(predictive, y)
     lower, upper = predictive.interval(mass)
     return float(jnp.mean((lower <= values) & (values <= upper)))
 
 
 def pit(predictive: Predictive, y: Any, key: Key | None = None) -> Array:
-    """Probability integral transforms F(y), (points, outputs): uniform if the predictive is right.
+    """Probability integral transforms F(y), (points, outputs): uniform if the predictive distribution is right.
 
-    Of counts and ordered classes they are drawn evenly between F(y - 1) and F(y), for which a key is needed
+    For counts and ordered classes they are drawn uniformly between F(y - 1) and F(y), which needs a key
     :cite:p:`czado2009predictive`.
     """
     values = column(predictive, y)
     if not predictive.discrete:
         return predictive.cdf(values)
     if key is None:
-        raise InputError("key= for whole numbers, whose PIT is drawn", "none", "Write pit(..., jax.random.key(0)).")
+        raise InputError(
+            "key= for counts or ordered classes, whose PIT is randomised", "none", "Write pit(..., jax.random.key(0))."
+        )
     below, upper = predictive.cdf(jnp.stack([values - 1, values]))
     return below + (upper - below) * jax.random.uniform(key, values.shape)

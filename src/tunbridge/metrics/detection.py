@@ -1,4 +1,4 @@
-"""How well a score (an uncertainty, say) tells positives (errors, strangers) from the rest."""
+"""How well a score (such as an uncertainty) separates positives (errors, out-of-distribution points) from the rest."""
 
 from typing import Any
 
@@ -8,21 +8,21 @@ from tunbridge.core.errors import InputError
 
 
 def auroc(scores: Any, positive: Any) -> float:
-    """Area under the ROC curve: the chance that a positive scores above a negative."""
+    """Area under the ROC curve: the probability that a positive scores above a negative."""
     from sklearn.metrics import roc_auc_score
 
     return float(roc_auc_score(*_checked(scores, positive)))
 
 
 def aupr(scores: Any, positive: Any) -> float:
-    """Area under the precision-recall curve, as average precision."""
+    """Area under the precision-recall curve, computed as average precision."""
     from sklearn.metrics import average_precision_score
 
     return float(average_precision_score(*_checked(scores, positive)))
 
 
 def fpr95(scores: Any, positive: Any) -> float:
-    """Share of negatives let through at the threshold that catches 95 % of the positives."""
+    """False positive rate at the threshold that detects 95 % of the positives."""
     truth, values = _checked(scores, positive)
     caught = np.sort(values[truth])[::-1]
     threshold = caught[int(np.ceil(0.95 * len(caught))) - 1]
@@ -32,7 +32,7 @@ def fpr95(scores: Any, positive: Any) -> float:
 def _checked(scores: Any, positive: Any) -> tuple[np.ndarray, np.ndarray]:
     values, truth = np.asarray(scores, np.float64).reshape(-1), np.asarray(positive).astype(bool).reshape(-1)
     if values.shape != truth.shape:
-        raise InputError("a score for each label", f"{len(values)} and {len(truth)}", "Pass matching arrays.")
+        raise InputError("one score per label", f"{len(values)} and {len(truth)}", "Pass matching arrays.")
     if truth.all() or not truth.any():
         raise InputError("both positives and negatives", "one kind only", "Pass examples of both.")
     return truth, values

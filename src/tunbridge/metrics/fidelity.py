@@ -1,4 +1,4 @@
-"""How far one predictive is from another."""
+"""Distances between two predictive distributions."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tunbridge.core.types import Key, Predictive
 def wasserstein(predictive: Predictive, other: Predictive) -> float:
     r"""Mean 1-Wasserstein distance of the marginals, :math:`\int_0^1 |F^{-1}(q) - G^{-1}(q)| \, dq`, in units of y.
 
-    By Gauss-Legendre quadrature over the levels q.
+    Computed by Gauss-Legendre quadrature over the levels q.
     """
     levels, weight = panels()
     gap = jnp.abs(predictive.quantile(levels) - other.quantile(levels))
@@ -22,7 +22,7 @@ def wasserstein(predictive: Predictive, other: Predictive) -> float:
 
 
 def agreement(predictive: Predictive, other: Predictive) -> float:
-    """Share of points at which both find the same class most probable."""
+    """Share of points at which both predictives have the same most probable class."""
     probs, others = _probs(predictive, other)
     return float(np.mean(probs.argmax(axis=-1) == others.argmax(axis=-1)))
 
@@ -36,22 +36,24 @@ def total_variation(predictive: Predictive, other: Predictive) -> float:
 def sliced_wasserstein(functions: Any, other: Any, key: Key, slices: int = 128) -> float:
     r"""Sliced 1-Wasserstein distance between two sets of functions, in units of y.
 
-    The mean over random unit directions :math:`u` of :math:`W_1(u \cdot f, u \cdot g)`, where a function is the vector
-    of its values at all points: unlike marginals, it sees how values at different points go together.
+    It is the mean over random unit directions :math:`u` of :math:`W_1(u \cdot f, u \cdot g)`, where a function is the
+    vector of its values at all points. Unlike a distance of marginals, it depends on the dependence between points.
 
     Parameters
     ----------
     functions, other
-        (draws, points, ...) each, as `Predictive.functions` gives them; they may differ in how many draws there are.
+        (draws, points, ...) each, as returned by `Predictive.functions`; the numbers of draws may differ.
     key
         Draws the directions; the same key gives the same directions.
     slices
-        How many directions.
+        Number of directions.
     """
     sets = [np.asarray(values, np.float64).reshape(len(values), -1) for values in (functions, other)]
     if sets[0].shape[1] != sets[1].shape[1] or not all(len(values) for values in sets) or slices < 1:
         shapes = " and ".join(str(np.shape(values)) for values in (functions, other))
-        raise InputError("two sets of functions at the same points, some slices", shapes, "Predict at one x.")
+        raise InputError(
+            "two sets of functions at the same points, and at least one slice", shapes, "Predict at one x."
+        )
     directions = np.asarray(jax.random.normal(key, (sets[0].shape[1], slices)), np.float64)
     directions /= np.linalg.norm(directions, axis=0, keepdims=True)
     a, b = (np.sort(values @ directions, axis=0) for values in sets)
@@ -62,7 +64,7 @@ def sliced_wasserstein(functions: Any, other: Any, key: Key, slices: int = 128) 
 
 
 def _probs(predictive: Predictive, other: Predictive) -> tuple[np.ndarray, np.ndarray]:
-    probs, others = (np.asarray(one.probs) for one in (predictive, other))
+    probs, others = (np.asarray(p.probs) for p in (predictive, other))
     if probs.shape != others.shape:
         raise InputError(
             "predictives of the same points and classes", f"{probs.shape} and {others.shape}", "Predict at one x."

@@ -1,4 +1,4 @@
-"""Scores of a predictive distribution against what came: averages over points (and outputs)."""
+"""Scores of a predictive distribution against the observed y, averaged over points (and outputs)."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ _MOST_STEPS = 2048
 
 
 def column(predictive: Predictive, y: Any) -> Array:
-    """Targets as (points, outputs), of the shape of the predictive's mean."""
+    """Targets as an array (points, outputs), checked to have the shape of the predictive's mean."""
     values = jnp.asarray(y)
     values = values[:, None] if values.ndim == 1 else values
     if values.shape != predictive.mean.shape:
@@ -23,7 +23,7 @@ def column(predictive: Predictive, y: Any) -> Array:
 
 
 def labels(predictive: Predictive, y: Any) -> Array:
-    """Targets as whole numbers (points,), each the number of a class."""
+    """Targets as integers (points,), checked to be class numbers."""
     values = jnp.asarray(y).reshape(-1)
     num, classes = predictive.probs.shape
     whole = (values >= 0) & (values < classes) & (values == jnp.round(values))
@@ -61,8 +61,8 @@ def brier(predictive: Predictive, y: Any) -> float:
 def crps(predictive: Predictive, y: Any) -> float:
     r"""Continuous ranked probability score, in the units of y :cite:p:`gneiting2007strictly`.
 
-    The mean of :math:`\int (F(t) - 1\{t \ge y\})^2 \, dt`, by Gauss-Legendre panels on both sides of y. Of counts and
-    ordered classes it is the ranked probability score, a sum over whole numbers, where these span up to 2,048.
+    The mean of :math:`\int (F(t) - 1\{t \ge y\})^2 \, dt`, by Gauss-Legendre panels on both sides of y. For counts and
+    ordered classes that span fewer than 2,048 values it is the ranked probability score, a sum over whole numbers.
     """
     values = column(predictive, y)
     low, high = predictive.quantile([_TAIL, 1 - _TAIL])
@@ -82,7 +82,7 @@ def crps(predictive: Predictive, y: Any) -> float:
 def interval_score(predictive: Predictive, y: Any, mass: float = 0.9) -> float:
     r"""Width of the central interval plus :math:`2/\alpha` times the miss, :math:`\alpha = 1 - \text{mass}`.
 
-    Winkler's score :cite:p:`winkler1972decision`, which the true quantiles minimise.
+    This is Winkler's score :cite:p:`winkler1972decision`, minimised in expectation by the true quantiles.
     """
     values = column(predictive, y)
     lower, upper = predictive.interval(mass)

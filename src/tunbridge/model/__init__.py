@@ -1,1 +1,1 @@
-"""What is believed: a network, a prior over its weights and a likelihood of the data."""
+"""The model: a network, a prior over its weights and a likelihood of the data."""

@@ -1,4 +1,4 @@
-"""The model of a table where the user names none: its noise and the scale of its prior are unknown."""
+"""The default model for tabular data, whose noise and prior scale are unknown."""
 
 from collections.abc import Callable
 
@@ -12,22 +12,22 @@ from tunbridge.model.priors import Normal, fan_in
 
 
 def network() -> MLP:
-    """Two hidden layers of 50 tanh units."""
+    """The default network: two hidden layers of 50 tanh units."""
     return MLP((50, 50))
 
 
 def prior() -> Normal:
-    """Weights of a scale around 1 / sqrt(fan-in) that is unknown."""
+    """The default prior: normal weights with an unknown scale around 1 / sqrt(fan-in)."""
     return Normal(fan_in(dist.LogNormal(0.0, 0.5)))
 
 
 def of_numbers() -> Gaussian:
-    """Unknown noise, in units of sd(y)."""
+    """The default likelihood of real-valued y: normal with unknown noise, in units of sd(y)."""
     return Gaussian(dist.Gamma(0.5, 1.0))
 
 
 def of_classes(num: int) -> Bernoulli | Categorical:
-    """A logit for two classes, one per class for more."""
+    """The default likelihood of class labels: one logit for two classes, one per class for more."""
     return Bernoulli() if num == 2 else Categorical(num)
 
 
@@ -39,7 +39,7 @@ LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {
     "poisson": likelihoods.Poisson,
     "negativebinomial": lambda: likelihoods.NegativeBinomial(dist.LogNormal(1.0, 1.0)),
 }
-"""By name, those of numbers and of counts that a table may be given, with their noise unknown."""
+"""Likelihoods of real numbers and of counts that a tabular model may have, by name, with their noise unknown."""
 
 
 PRIORS: dict[str, Callable[[], Prior]] = {
@@ -49,4 +49,4 @@ PRIORS: dict[str, Callable[[], Prior]] = {
     "horseshoe": lambda: priors.Horseshoe(fan_in(dist.HalfCauchy(0.5)), slab=2.0),
     "ard": lambda: priors.ARD(dist.HalfCauchy(1.0), rest=prior()),
 }
-"""Priors of weights that a table's model may have, by name."""
+"""Priors over weights that a tabular model may have, by name."""

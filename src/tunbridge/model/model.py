@@ -1,4 +1,4 @@
-"""`Model` and `Target`: the only place that rescales a batch to the data set and applies a temperature."""
+"""`Model`, and its log posterior `Target`: the only place that rescales minibatches and applies a temperature."""
 
 import dataclasses
 from typing import Any
@@ -19,16 +19,16 @@ from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree
 from tunbridge.model.networks.architectures.offset import Offset
 
 _MOST_SHOWN = 300
-"""How many characters of a part a notebook shows."""
+"""Maximum number of characters of a part's description in a notebook."""
 
 
 class Model(Module):
-    """What is believed: a network, a prior over its weights, a likelihood of y given its outputs.
+    """A Bayesian model: a network, a prior over its weights and a likelihood of y given its outputs.
 
     Parameters
     ----------
     network, prior, likelihood
-        From `tunbridge.networks`, `tunbridge.priors`, `tunbridge.likelihoods`, or anything with their methods.
+        From `tunbridge.networks`, `tunbridge.priors`, `tunbridge.likelihoods`, or any object with the same methods.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Model(Module):
     prior: Prior
     likelihood: Likelihood
     inputs: jax.ShapeDtypeStruct | None = eqx.field(static=True, kw_only=True, default=None)
-    """The shape and dtype of one row of x, once the model is bound to data."""
+    """Shape and dtype of one row of x; None until the model is bound to data."""
 
     def _repr_html_(self) -> str:
         parts = {"network": self.network, "prior": self.prior, "likelihood": self.likelihood}
@@ -48,7 +48,10 @@ class Model(Module):
         return tables.to_html(rows, type(self).__name__)
 
     def bind(self, data: Data) -> tuple["Model", Data]:
-        """Model and data made to fit each other, or InputError: nothing is computed yet."""
+        """Return the model bound to the data, and the data in the form that it scores; InputError if they do not fit.
+
+        The network is evaluated on shapes only.
+        """
         y = self.likelihood.check(data.y)
         likelihood = self.likelihood.bind(y)
         num = likelihood.num_outputs(y)
@@ -66,13 +69,13 @@ class Model(Module):
         return dataclasses.replace(self, prior=self.prior.marginal())
 
     def example(self) -> jax.ShapeDtypeStruct:
-        """The shape and dtype of an x of one row."""
+        """Shape and dtype of an x with a single row."""
         if self.inputs is None:
             raise InputError("a model that is bound to data", "one that is not", "Call model.bind(data) first.")
         return jax.ShapeDtypeStruct((1, *self.inputs.shape), self.inputs.dtype)
 
     def check_inputs(self, weights: PyTree, x: Any, num: int | None = None) -> None:
-        """InputError unless x has the rows of the data, the network takes it and gives outputs (points, num)."""
+        """Raise InputError unless x has rows like the data's and the network maps it to outputs (points, num)."""
         if self.inputs is not None and x.shape[1:] != self.inputs.shape:
             raise InputError(
                 f"x of shape {_rows(self.inputs.shape)}, as the model was trained on",
@@ -91,32 +94,32 @@ class Model(Module):
                 f"shape {x.shape}, and from the network: {str(error).splitlines()[0]}",
                 "Pass the features it was made for, in the same order.",
             ) from error
-        wanted = (x.shape[0], num if num is not None else shape[-1])
-        if shape != wanted:
+        expected = (x.shape[0], num if num is not None else shape[-1])
+        if shape != expected:
             raise InputError(
-                f"outputs of shape {wanted} for {type(self.likelihood).__name__}",
+                f"outputs of shape {expected} for {type(self.likelihood).__name__}",
                 f"shape {shape}",
-                "Change the network's outputs; they are a matrix even if there is one.",
+                "Change the network's outputs: they must be a matrix, even if there is only one output.",
             )
 
     def weights(self, params: Params) -> PyTree:
-        """The network's weights."""
+        """Weights of the network, from the prior's raw coordinates."""
         return self.prior.weights(params.weights, params.scales, self.network.layout(params.weights))
 
     def elementwise(self, like: Params) -> bool:
-        """Whether each weight is its own raw coordinate times a factor, for parameters of these shapes."""
+        """Whether each weight is its own raw coordinate times a factor; `like` has the parameters' shapes."""
         rng = np.random.default_rng(0)
         params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), like)
         mask = jax.tree.map(lambda leaf: (rng.normal(size=leaf.shape) > 0).astype(leaf.dtype), like.weights)
         masked = params._replace(weights=jax.tree.map(np.multiply, params.weights, mask))
-        found, whole = (_weights(self, one) for one in (masked, params))
+        weights_masked, weights = (_weights(self, coordinates) for coordinates in (masked, params))
         close = jax.tree.map(
-            lambda a, b, on: np.allclose(a, on * np.asarray(b), rtol=1e-4, atol=1e-6), found, whole, mask
+            lambda a, b, on: np.allclose(a, on * np.asarray(b), rtol=1e-4, atol=1e-6), weights_masked, weights, mask
         )
         return all(jax.tree.leaves(close))
 
     def independent_normal(self, like: Params) -> bool:
-        """Whether raw coordinates are independent and normal given the scales, for parameters of these shapes."""
+        """Whether raw coordinates are independent and normal given the scales; `like` has the parameters' shapes."""
         layout = self.network.layout(like.weights)
         try:
             jax.eval_shape(lambda p: self.prior.variances(p.weights, p.scales, layout), like)
@@ -129,18 +132,18 @@ class Model(Module):
         return self.network.apply(self.weights(params), x)
 
     def log_likelihood(self, params: Params, x: Array, y: Array) -> Array:
-        """Log p(y | x, params) of each point, (points,)."""
+        """Log likelihood log p(y | x, params) of each point, (points,)."""
         return self.likelihood.distribution(self.outputs(params, x), params.noise).log_prob(y)
 
     def sample_params(self, key: Key, x: Array | jax.ShapeDtypeStruct) -> Params:
-        """Everything unknown, drawn from the prior."""
+        """Draw all parameters (weights, scales and noise) from their priors."""
         key_weights, key_noise = jax.random.split(key)
         like = jax.eval_shape(self.network.init, key_weights, x)
         raw, scales = self.prior.sample(key_weights, like, self.network.layout(like))
         return Params(raw, scales, self.likelihood.sample_noise(key_noise))
 
     def sample(self, key: Key, x: Array) -> tuple[Params, Array]:
-        """The prior predictive: a draw of everything unknown, and of y at x."""
+        """Draw from the prior predictive: all parameters, and y at x."""
         key_params, key_y = jax.random.split(key)
         params = self.sample_params(key_params, x)
         return params, self.likelihood.distribution(self.outputs(params, x), params.noise).sample(key_y)
@@ -168,9 +171,9 @@ class Target(Module):
     model
         Bound to its data.
     num
-        N, the rows of the data set.
+        N, the number of rows in the data set.
     temperature
-        T, which divides likelihood and prior alike, here and nowhere else.
+        T, which divides log likelihood and log prior alike; it is applied here and nowhere else.
     """
 
     model: Model
@@ -178,7 +181,7 @@ class Target(Module):
     temperature: float | Array = 1.0
 
     def check(self, y: Array) -> Array:
-        """Targets of a batch in the form that is scored; InputError if they cannot be."""
+        """Return a batch's targets in the form that is scored; InputError if they cannot be."""
         return self.model.likelihood.check(y)
 
     def log_likelihood(self, params: Params, batch: Data) -> Scalar:
@@ -192,18 +195,18 @@ class Target(Module):
         return self.num / batch.num * jnp.sum(weighted)
 
     def log_prior(self, params: Params) -> Scalar:
-        """Log p of weights, scales and noise, Jacobians included."""
+        """Log prior density of weights, scales and noise, including Jacobians."""
         return self.log_prior_weights(params) + self.log_hyper(params)
 
     def log_hyper(self, params: Params) -> Scalar:
-        """Log p of scales and noise, Jacobians included."""
+        """Log prior density of scales and noise, including Jacobians."""
         return self.model.prior.log_hyper(params.scales) + self.model.likelihood.log_noise(params.noise)
 
     def log_prior_weights(self, params: Params) -> Scalar:
-        """Log p(weights | scales) in raw coordinates."""
+        """Log prior density of the weights given the scales, in raw coordinates."""
         layout = self.model.network.layout(params.weights)
         return self.model.prior.log_prob(params.weights, params.scales, layout)
 
     def log_density(self, params: Params, batch: Data) -> Scalar:
-        """(log likelihood + log prior) / T."""
+        """Tempered log posterior, unnormalised: (log likelihood + log prior) / T."""
         return (self.log_likelihood(params, batch) + self.log_prior(params)) / self.temperature

@@ -1,16 +1,16 @@
-"""A model, or any tree of its parts, to and from JSON and arrays, through written tables of what is allowed.
+"""Convert a model, or any tree of its parts, to and from JSON and arrays, using explicit tables of allowed classes.
 
 ===================================================== =====================================================
 null, true, 1, 1.5, "text"                            themselves
-{"float": "nan"}                                      a float that JSON has no number for
+{"float": "nan"}                                      a float that JSON cannot represent
 {"list": [...]}, {"tuple": [...]}, {"dict": [[k, v]]} containers
-{"array": name, "dtype", "shape", "kind"}             an array of JAX or NumPy, or PRNG keys
+{"array": name, "dtype", "shape", "kind"}             a JAX or NumPy array, or PRNG keys
 {"struct": [shape, dtype]}                            a `jax.ShapeDtypeStruct`
-{"class": name, "fields": {...}}                      a class of the table
-{"distribution": name, "args": {...}}                 one of numpyro's
+{"class": name, "fields": {...}}                      an object of an allowed class
+{"distribution": name, "args": {...}}                 a numpyro distribution
 ===================================================== =====================================================
 
-Reading imports and calls what the tables name, and nothing else.
+Reading imports and calls only what the tables name.
 """
 
 import dataclasses
@@ -58,40 +58,40 @@ _PARTS = {
     "Params": "tunbridge.core.types:Params",
     "Part": "tunbridge.model.priors.paths:Part",
 }
-"""Classes without a public name, and those of the package itself, that models are made of."""
+"""Classes that models are made of and that are not among the public priors, likelihoods and networks."""
 _DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
 )
 _KEYS = ("threefry2x32", "rbg", "unsafe_rbg")
 _MOST, _MOST_INPUTS = 2**20, 2**24
-"""Entries that an object, and an input of a network, may have whatever the file holds: reading one costs memory that
-the file did not."""
+"""Sizes that a file may always name, for an object and for a network's input; larger ones need as many array entries
+in the file, so that a small file cannot make its reader allocate much memory."""
 _FREE = ("Cut",)
-"""Classes whose numbers are not sizes of anything."""
+"""Classes whose integers are not sizes."""
 
 
 def classes() -> dict[str, str]:
-    """The classes that may stand in a file, by name: parts of models, Tunbridge's and those of installed packages.
+    """Return the classes allowed in a file, by name: parts of models, from Tunbridge and from installed packages.
 
-    A likelihood or network that has the name of a prior is written with its room, as "likelihoods.Laplace".
+    A likelihood or network that shares its name with a prior is qualified, as in "likelihoods.Laplace".
     """
-    found = dict(_PARTS)
+    places = dict(_PARTS)
     for room, table in (("priors", PRIORS), ("likelihoods", LIKELIHOODS), ("networks", NETWORKS)):
         own = {name: place for name, place in declared(f"tunbridge.model.{room}").items() if name[0].isupper()}
-        found |= {f"{room}.{name}" if name in found else name: place for name, place in (own | table.places).items()}
-    return found
+        places |= {f"{room}.{name}" if name in places else name: place for name, place in (own | table.places).items()}
+    return places
 
 
 class Encoder:
-    """Trees to JSON; the arrays they hold gather in `arrays`.
+    """Converts trees to JSON; the arrays that they hold are collected in `arrays`.
 
     Parameters
     ----------
     table
-        Names of the allowed classes, and where they live; None is `classes()`.
+        Import paths of the allowed classes, by name; None takes `classes()`.
     other
-        The JSON of a thing that no table has; None refuses it.
+        Function that returns the JSON of an object that no table lists; None raises InputError.
     """
 
     def __init__(self, table: Mapping[str, str] | None = None, other: Callable[[Any], Any] | None = None):
@@ -100,7 +100,7 @@ class Encoder:
         self._other = other or refuse_thing
 
     def encode(self, thing: Any) -> Any:
-        """The JSON of a tree, or InputError with the class that no table has."""
+        """Return the JSON of a tree; InputError, naming the class, for an object that no table lists."""
         if thing is None or isinstance(thing, bool | str):
             return thing
         if isinstance(thing, np.ndarray | np.generic | jax.Array):
@@ -144,16 +144,17 @@ class Encoder:
 
 
 class Decoder:
-    """The inverse of `Encoder`: LoadError where JSON or arrays are not what one writes.
+    """The inverse of `Encoder`; raises LoadError for JSON or arrays that an encoder would not write.
 
     Parameters
     ----------
     arrays
-        What the encoder gathered; each is used once.
+        The arrays that the encoder collected; each is used once.
     table
         As for the encoder.
     others
-        The thing of a JSON ``{kind: [...]}`` that the encoder's `other` wrote, by kind.
+        Functions by kind: each rebuilds an object from the list in a JSON ``{kind: [...]}`` that the encoder's `other`
+        wrote.
     """
 
     def __init__(
@@ -166,7 +167,7 @@ class Decoder:
         self._entries = sum(array.size for array in arrays.values())
 
     def decode(self, spec: Any) -> Any:
-        """The tree of a JSON."""
+        """Return the tree that a JSON describes."""
         if spec is None or isinstance(spec, bool | str | int | float):
             return spec
         if not isinstance(spec, dict) or not spec:
@@ -207,9 +208,9 @@ class Decoder:
         return _call(cls, values)
 
     def _refuse_larger(self, size: int, most: int) -> None:
-        """LoadError for a size that the arrays of the file cannot have, unless it is small anyway."""
+        """Raise LoadError for a size that the file's arrays cannot have, unless it is small anyway."""
         if size > max(most, self._entries):
-            raise LoadError(f"it names a size of {size:,}, and holds {self._entries:,} numbers.")
+            raise LoadError(f"it names a size of {size:,}, but its arrays hold only {self._entries:,} numbers.")
 
     def _distribution(self, name: Any, args: Any) -> Any:
         if not isinstance(name, str) or name not in DISTRIBUTIONS:
@@ -224,13 +225,13 @@ class Decoder:
     def _array(self, name: Any, dtype: Any, shape: Any, kind: Any) -> Any:
         if not isinstance(name, str) or name not in self._arrays:
             raise LoadError(f"its array {str(name)[:20]!r} is missing, or used twice.")
-        array, wanted = self._arrays.pop(name), _dtype(dtype)
+        array, target = self._arrays.pop(name), _dtype(dtype)
         if array.dtype != _stored(dtype) or array.shape != _shape(shape):
             raise LoadError(f"its array {name} is {array.dtype} {array.shape}, not {dtype} {shape} as announced.")
-        array = array.view(wanted)
+        array = array.view(target)
         if kind == "numpy":
             return array.copy()
-        if jax.dtypes.canonicalize_dtype(wanted) != wanted:
+        if jax.dtypes.canonicalize_dtype(target) != target:
             raise LoadError(
                 f'it holds {dtype} numbers: call jax.config.update("jax_enable_x64", True) before loading it.'
             )
@@ -240,13 +241,13 @@ class Decoder:
 
 
 def class_name(thing: Any) -> str:
-    """Where the class of a thing lives, and its name; of a function its own."""
+    """Module and qualified name of an object's class, or of the object itself if it is a function or class."""
     named = thing if isinstance(getattr(thing, "__qualname__", None), str) else type(thing)
     return f"{named.__module__}.{named.__qualname__}"
 
 
 def refuse_thing(thing: Any) -> NoReturn:
-    """InputError with the class of what no table has."""
+    """Raise InputError naming the class of an object that no table lists."""
     raise InputError(
         "built-in parts, which can be written to a file",
         class_name(thing),
@@ -255,12 +256,12 @@ def refuse_thing(thing: Any) -> NoReturn:
 
 
 def refuse(spec: Any) -> NoReturn:
-    """LoadError that shows what was not understood."""
-    raise LoadError(f"it says {str(spec)[:60]!r}, which no save writes.")
+    """Raise LoadError showing the part that was not understood."""
+    raise LoadError(f"it contains {str(spec)[:60]!r}, which no save writes.")
 
 
 def _fields(cls: type) -> tuple[str, ...]:
-    """The names that a class is built from."""
+    """Names of the arguments that a class is built from."""
     if dataclasses.is_dataclass(cls):
         return tuple(field.name for field in dataclasses.fields(cls) if field.init)
     return cls._fields  # type: ignore[attr-defined]  # a named tuple
@@ -297,5 +298,5 @@ def _dtype(name: Any) -> np.dtype:
 
 
 def _stored(name: str) -> np.dtype:
-    """What an array is in a file: bfloat16, which NumPy's format lacks, as 16 bits."""
+    """Dtype in which an array is stored: bfloat16, which NumPy's format lacks, is stored as 16-bit integers."""
     return np.dtype("uint16" if name == "bfloat16" else name)

@@ -1,4 +1,4 @@
-"""Which weights are random: all, those of the last layer, some by path, some one by one."""
+"""Subsets of weights to treat as random: all, the last layer's, by path, or one by one."""
 
 import abc
 import fnmatch
@@ -17,33 +17,33 @@ from tunbridge.model.networks.programs.sites import Sites
 
 
 class Subset(Module):
-    """A choice among a network's weights; all others stay where they are."""
+    """A subset of a network's weights to treat as random; all others stay fixed."""
 
     @abc.abstractmethod
     def chosen(self, weights: PyTree, sites: Sites) -> np.ndarray:
-        """Which weights, as a mask over all of them in one vector."""
+        """Boolean mask over all weights, flattened into one vector."""
 
 
 class All(Subset):
     """Every weight."""
 
     def chosen(self, weights: PyTree, sites: Sites) -> np.ndarray:
-        """All."""
+        """Mask that selects every weight."""
         return np.ones(_size(weights), bool)
 
 
 class LastLayer(Subset):
-    """The matrix of weights that the network uses last, with its bias.
+    """The weight matrix that the network uses last, with its bias.
 
-    It is found from the network's program, whatever its weights are called.
+    It is identified from the network's traced program, whatever its weights are called.
     """
 
     def chosen(self, weights: PyTree, sites: Sites) -> np.ndarray:
-        """The last group."""
+        """Mask of the weight matrix that is used last; InputError if there is none."""
         if not sites.groups:
             raise InputError(
                 "a network that ends in a matrix product",
-                "one without a matrix of weights of its own",
+                "no weight matrix found in its traced program",
                 "Name the weights with subsets.Paths, or take subsets.All().",
             )
         last = max(sites.groups, key=lambda group: group.places[-1])
@@ -62,33 +62,33 @@ class Paths(Subset):
     Parameters
     ----------
     patterns
-        As ``"layers/1/*"``, one or several; `*` stands for anything.
+        One pattern or several, such as ``"layers/1/*"``; `*` matches anything.
     """
 
     patterns: tuple[str, ...] = eqx.field(static=True, converter=_patterns)
 
     def chosen(self, weights: PyTree, sites: Sites) -> np.ndarray:
-        """Those that match; InputError if a pattern matches none."""
+        """Mask of the weights that match; InputError if a pattern matches none."""
         names = paths(weights)
         for pattern in self.patterns:
             if not fnmatch.filter(names, pattern):
-                raise InputError(f"a pattern that matches one of {', '.join(names)[:200]}", repr(pattern), "Mend it.")
+                raise InputError(f"a pattern that matches one of {', '.join(names)[:200]}", repr(pattern), "Fix it.")
         keep = [any(fnmatch.fnmatch(name, pattern) for pattern in self.patterns) for name in names]
         sizes = [int(np.prod(leaf.shape)) for _, leaf in flatten_with_paths(weights)]
         return np.repeat(np.array(keep, bool), sizes)
 
 
 class Mask(Subset):
-    """Weights one by one: a subnetwork.
+    """Individually chosen weights: a subnetwork.
 
     Parameters
     ----------
     mask
-        A tree of the shapes of the weights, True where a weight is random.
+        A tree of boolean arrays with the weights' shapes, True where a weight is random.
     """
 
     numbers: tuple[int, ...] = eqx.field(static=True)
-    """Which weights, counted over all of them in one vector."""
+    """Indices of the chosen weights in the flat vector of all weights."""
     size: int = eqx.field(static=True)
 
     def __init__(self, mask: PyTree = None, *, numbers: Any = None, size: int | None = None):
@@ -105,7 +105,7 @@ class Mask(Subset):
         self.numbers, self.size = tuple(as_floats(numbers, "numbers").ravel().astype(int).tolist()), int(size or 0)
 
     def chosen(self, weights: PyTree, sites: Sites) -> np.ndarray:
-        """As said."""
+        """Mask as it was given; InputError if it has another size than the weights or selects none."""
         num = _size(weights)
         if self.size != num or not self.numbers:
             raise InputError(

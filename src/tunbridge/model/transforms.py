@@ -1,8 +1,8 @@
-"""Unknown numbers on the real line.
+"""Unknown hyperparameters as coordinates on the real line.
 
-Where a number stands, a numpyro distribution may stand instead: the number is then unknown, with that prior.
-A *spec* is a pytree of such entries. Its unknowns are a tuple, one real array an unknown entry, in order;
-() where all is known.
+In place of a number, a numpyro distribution may be given: the number is then unknown, with that prior.
+A *spec* is a pytree of such entries. Its unknowns are a tuple with one real array per unknown entry, in order;
+() if everything is known.
 """
 
 import jax
@@ -21,27 +21,27 @@ def _is_unknown(entry: PyTree) -> bool:
 
 
 def unknowns(spec: PyTree) -> list[Distribution]:
-    """The priors of the entries that are unknown."""
+    """Priors of the unknown entries, in order."""
     return [entry for entry in jax.tree.leaves(spec, is_leaf=_is_unknown) if _is_unknown(entry)]
 
 
 def values(spec: PyTree, real: tuple[Array, ...]) -> PyTree:
     """The spec with each unknown replaced by its value at the real coordinates."""
-    rest = iter(real)
+    coordinates = iter(real)
 
-    def one(entry):
-        return biject_to(entry.support)(next(rest)) if _is_unknown(entry) else entry
+    def value_of(entry):
+        return biject_to(entry.support)(next(coordinates)) if _is_unknown(entry) else entry
 
-    return jax.tree.map(one, spec, is_leaf=_is_unknown)
+    return jax.tree.map(value_of, spec, is_leaf=_is_unknown)
 
 
 def natural(spec: PyTree, real: tuple[Array, ...]) -> tuple[Array, ...]:
-    """The values of the unknowns alone."""
+    """Values of the unknown entries alone, at the real coordinates."""
     return tuple(biject_to(prior.support)(u) for prior, u in zip(unknowns(spec), real, strict=True))
 
 
 def log_prob(spec: PyTree, real: tuple[Array, ...], *, jacobian: bool = True) -> Array:
-    """Log p of the unknowns: sum of log p(value), and of log |d value / d real| with the Jacobian."""
+    """Log prior density of the unknowns: the sum of log p(value), and of log |d value / d real| if `jacobian`."""
     total = jnp.zeros(())
     for prior, u in zip(unknowns(spec), real, strict=True):
         if isinstance(prior, HalfCauchy):
@@ -58,21 +58,21 @@ def log_prob(spec: PyTree, real: tuple[Array, ...], *, jacobian: bool = True) ->
 def _log_half_cauchy(u: Array) -> Array:
     r"""Sum of log densities of the logarithm of a half-Cauchy variable, :math:`1 / (\pi \cosh u)`.
 
-    The square of the variable itself would overflow where its logarithm is above 44.
+    Squaring the variable itself would overflow where its logarithm is above 44.
     """
-    away = jnp.abs(u)
-    return jnp.sum(jnp.log(2.0 / jnp.pi) - away - jnp.log(1.0 + jnp.exp(-2.0 * away)))
+    absolute = jnp.abs(u)
+    return jnp.sum(jnp.log(2.0 / jnp.pi) - absolute - jnp.log(1.0 + jnp.exp(-2.0 * absolute)))
 
 
 def sample(spec: PyTree, key: Key) -> tuple[Array, ...]:
-    """A draw of the unknowns from their priors, as real coordinates."""
+    """Draw the unknowns from their priors; returns real coordinates."""
     priors = unknowns(spec)
     keys = jax.random.split(key, max(len(priors), 1))
     return tuple(to_real(prior, prior.sample(k)) for prior, k in zip(priors, keys, strict=False))
 
 
 def median(spec: PyTree) -> tuple[Array, ...]:
-    """The unknowns at the medians of their priors, found by bisection of the distribution function."""
+    """Real coordinates of the unknowns' prior medians, by bisection of the cumulative distribution function."""
     return tuple(_median(prior) for prior in unknowns(spec))
 
 
@@ -92,7 +92,7 @@ def _median(prior: Distribution) -> Array:
         low, high = jax.lax.fori_loop(0, 60, halve, (-edge, edge))
     except NotImplementedError:
         raise InputError(
-            "a prior with a distribution function, whose median a point method can hold",
+            "a prior with a cumulative distribution function, so that a point method can use its median",
             f"{type(prior).__name__}",
             "Give a number instead, or use a method that samples this unknown.",
         ) from None
@@ -100,15 +100,15 @@ def _median(prior: Distribution) -> Array:
 
 
 def to_real(prior: Distribution, value: Array) -> Array:
-    """The real coordinate of a value."""
+    """Real coordinate of a value."""
     coordinate = biject_to(prior.support).inv(value)
     return jax.lax.convert_element_type(coordinate, jnp.result_type(float))
 
 
 def check_positive(spec: PyTree, name: str) -> PyTree:
-    """The spec with its numbers as floats; InputError where one is not positive. It compiles nothing."""
+    """Return the spec with its numbers as floats; InputError unless all are positive. Nothing is compiled."""
 
-    def one(entry):
+    def checked(entry):
         if _is_unknown(entry):
             if np.any(entry.support(np.full(entry.shape(), -1.0, np.float32))):
                 raise InputError(
@@ -131,25 +131,25 @@ def check_positive(spec: PyTree, name: str) -> PyTree:
             raise InputError(f"{name} above 0", f"{entry}", "Give a positive number.")
         return entry
 
-    return jax.tree.map(one, spec, is_leaf=_is_unknown)
+    return jax.tree.map(checked, spec, is_leaf=_is_unknown)
 
 
 def check_number(value: PyTree, name: str) -> PyTree:
-    """A positive number that is known; InputError if it is not."""
+    """Return a known positive number; InputError if it is unknown or not positive."""
     if _is_unknown(value):
         raise InputError(f"{name} as a number", type(value).__name__, f"Give {name} a value: it cannot be unknown.")
     return check_positive(value, name)
 
 
 def divided(spec: PyTree, scale: Array) -> PyTree:
-    """The spec with its known numbers divided; priors stay as they are."""
+    """The spec with its known numbers divided by `scale`; priors stay unchanged."""
     return jax.tree.map(
         lambda entry: entry if _is_unknown(entry) else jnp.asarray(entry) / scale, spec, is_leaf=_is_unknown
     )
 
 
 def shapes(spec: PyTree) -> list[tuple[int, ...]]:
-    """The shape of each entry, known or not."""
+    """Shape of each entry, known or unknown."""
     return [
         entry.shape() if _is_unknown(entry) else jnp.shape(entry)
         for entry in jax.tree.leaves(spec, is_leaf=_is_unknown)

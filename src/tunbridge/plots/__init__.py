@@ -1,4 +1,4 @@
-"""Pictures: axes in, axes out."""
+"""Plots: every function takes matplotlib axes, or makes them, and returns them."""
 
 from tunbridge.plots.chains import energy, ranks, trace
 from tunbridge.plots.checks import check

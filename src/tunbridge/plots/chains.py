@@ -1,4 +1,4 @@
-"""Chains side by side: their traces, their ranks, their energies."""
+"""Trace, rank and energy plots of chains."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def trace(chains: Chains, x: Any = None, *, axes: "Axes | None" = None) -> "Axes":
-    """What each chain predicts along its draws, at that input of x where the chains agree least.
+    """Trace plot of each chain's predictions, at the input of x with the largest R-hat.
 
-    None takes the inputs at which the posterior is judged.
+    If x is None, the chains' own inputs for convergence checks are used.
     """
     axes = new_axes(axes)
     values, title = _worst(chains, x)
@@ -28,9 +28,9 @@ def trace(chains: Chains, x: Any = None, *, axes: "Axes | None" = None) -> "Axes
 
 
 def ranks(chains: Chains, x: Any = None, *, bins: int = 20, axes: "Axes | None" = None) -> "Axes":
-    """How the ranks of each chain's predictions among all are spread, at that input where the chains agree least.
+    """Rank plot: histograms of the ranks of each chain's predictions among all draws, at the input of largest R-hat.
 
-    Chains that agree have flat lines: the band holds a bin's share 95 times in 100 for independent draws.
+    Chains that agree have flat lines: for independent draws the band contains a bin's share with probability 0.95.
     """
     from scipy import stats
 
@@ -52,7 +52,7 @@ def ranks(chains: Chains, x: Any = None, *, bins: int = 20, axes: "Axes | None" 
 
 
 def energy(chains: Chains, *, axes: "Axes | None" = None) -> "Axes":
-    """The energies around their mean, and their changes from draw to draw: as wide as each other, or tails are slow."""
+    """Energies around their mean, and their changes from draw to draw: narrower changes mean slowly explored tails."""
     if "energy" not in chains.stats:
         raise InputError("chains with energies", f"{', '.join(chains.stats) or 'none'}", "Sample with HMC or NUTS.")
     axes = new_axes(axes)
@@ -63,7 +63,7 @@ def energy(chains: Chains, *, axes: "Axes | None" = None) -> "Axes":
         density = np.histogram(part, edges, density=True)[0]
         axes.stairs(density, edges, color=colour, fill=True, alpha=0.25, lw=0)
         axes.stairs(density, edges, color=colour, lw=1.5, label=label)
-    bfmi = ", ".join(f"{one:.2f}" for one in diagnostics.bfmi(values))
+    bfmi = ", ".join(f"{value:.2f}" for value in diagnostics.bfmi(values))
     axes.set(xlabel="energy", ylabel="density", title=f"E-BFMI {bfmi}")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize="small")
@@ -71,14 +71,16 @@ def energy(chains: Chains, *, axes: "Axes | None" = None) -> "Axes":
 
 
 def _worst(chains: Chains, x: Any) -> tuple[np.ndarray, str]:
-    """Predictions (chains, draws) where R-hat is largest, and what they are of."""
+    """Predictions (chains, draws) where R-hat is largest, and a title that names the input and output."""
     if not isinstance(chains, Chains):
-        raise InputError("tb.Chains", type(chains).__name__, "Pass what a sampler fitted, without its scaling.")
+        raise InputError(
+            "tb.Chains", type(chains).__name__, "Pass a sampler's posterior; of a Standardised, its .posterior."
+        )
     values = chains.functions(x)
     rhat = diagnostics.rhat(values)
     point, output = np.unravel_index(np.argmax(np.where(np.isnan(rhat), -1.0, rhat)), rhat.shape)
-    of = f", output {output}" if rhat.shape[1] > 1 else ""
-    return values[:, :, point, output], f"input {point}{of}: R-hat {rhat[point, output]:.3f}"
+    suffix = f", output {output}" if rhat.shape[1] > 1 else ""
+    return values[:, :, point, output], f"input {point}{suffix}: R-hat {rhat[point, output]:.3f}"
 
 
 def _legend(axes: "Axes", num: int) -> None:

@@ -1,4 +1,4 @@
-"""Predictives along one input."""
+"""Plots of a predictive along one input."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ SHADES = ("#d3e2ec", "#a3c3d9", "#74a5c4")
 
 
 def new_axes(axes: "Axes | None") -> "Axes":
-    """The axes given, or new ones."""
+    """Return the given axes, or new ones."""
     if axes is not None:
         return axes
     import matplotlib.pyplot as plt
@@ -26,7 +26,7 @@ def new_axes(axes: "Axes | None") -> "Axes":
 
 
 def refuse_tasks(predictive: Predictive) -> None:
-    """InputError for a predictive of several tasks: each is drawn by itself."""
+    """Raise InputError for a predictive of several tasks, each of which is plotted by itself."""
     if isinstance(predictive, TasksPredictive):
         raise InputError("the predictive of one task", "one of several", "Pass predictive.tasks[name].")
 
@@ -39,7 +39,7 @@ def band(
     masses: tuple[float, ...] = (0.5, 0.9),
     axes: "Axes | None" = None,
 ) -> "Axes":
-    """Mean and central intervals along x; `data` adds the points it was fitted to."""
+    """Plot the predictive mean and central intervals along x; `data` adds the training points."""
     axes = new_axes(axes)
     x, order = _line(x, predictive)
     for shade, mass in enumerate(sorted(masses, reverse=True)):
@@ -55,7 +55,7 @@ def band(
 
 
 def split(predictive: Predictive, x: Any, *, axes: "Axes | None" = None) -> "Axes":
-    """Aleatoric and epistemic standard deviation along x, with the total (numbers), or nats (classes)."""
+    """Plot aleatoric, epistemic and total uncertainty along x: standard deviations (numbers) or nats (classes)."""
     axes = new_axes(axes)
     x, order = _line(x, predictive)
     parts = [np.asarray(part) for part in (predictive.total, predictive.aleatoric, predictive.epistemic)]

@@ -1,4 +1,4 @@
-"""Evidence against what it foretells."""
+"""Plot of the evidence against test performance."""
 
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 class Ranked(Protocol):
-    """Models by evidence, as `tunbridge.bench.rank_models` finds them."""
+    """Models ranked by evidence, as returned by `tunbridge.bench.rank_models`."""
 
     rows: list[dict[str, Any]]
     rank_correlation: float | None
 
 
 def evidence(ranking: Ranked, *, axes: "Axes | None" = None) -> "Axes":
-    """Log evidence a row against the test NLL of each model, with its standard error: good models are top left."""
+    """Plot log evidence per row against test NLL, with its standard error, for each model: good models are top left."""
     if "NLL" not in ranking.rows[0]:
         raise InputError("a ranking with test rows", "one without", "Write rank_models(models, data, test, key=key).")
     axes = new_axes(axes)
@@ -29,6 +29,6 @@ def evidence(ranking: Ranked, *, axes: "Axes | None" = None) -> "Axes":
         axes.annotate(row["model"], (x, y), xytext=(5, 4), textcoords="offset points", fontsize="small")
     axes.margins(0.08)
     correlation = ranking.rank_correlation
-    said = "" if correlation is None else f": rank correlation {correlation:.2f}"
-    axes.set(xlabel="test NLL", ylabel="log evidence a row", title=f"Evidence and test{said}")
+    suffix = "" if correlation is None else f": rank correlation {correlation:.2f}"
+    axes.set(xlabel="test NLL", ylabel="log evidence per row", title=f"Evidence and test{suffix}")
     return axes

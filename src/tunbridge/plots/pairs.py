@@ -1,4 +1,4 @@
-"""Densities of two unknowns: contours that hold given masses."""
+"""Plots of two-dimensional densities: contours that contain given probability."""
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -25,16 +25,16 @@ def contours(
     masses: Sequence[float] = MASSES,
     axes: "Axes | None" = None,
 ) -> "Axes":
-    """The smallest regions that hold given masses of a density of two numbers, on a grid.
+    """Plot the highest-density regions of a two-dimensional density, computed on a grid.
 
     Parameters
     ----------
     log_density
-        Of a vector (2,), normalised or not, as JAX can trace it.
+        Log density of a vector (2,), normalised or not; a function that JAX can trace.
     x, y
-        The grid, ascending and evenly spaced, which must hold nearly all of the density.
+        The grid, ascending and evenly spaced; it must contain nearly all of the mass.
     masses
-        Of each region, between 0 and 1.
+        Probability of each region, between 0 and 1.
     """
     _check_masses(masses)
     axes, x, y = new_axes(axes), np.asarray(x, float), np.asarray(y, float)
@@ -42,8 +42,8 @@ def contours(
     logs = np.asarray(jax.jit(jax.vmap(log_density))(points), np.float64)
     density = np.exp(logs - logs.max()).reshape(len(y), len(x))
     ordered = np.sort(density, axis=None)[::-1]
-    held = np.cumsum(ordered) / ordered.sum()
-    levels = sorted({float(ordered[np.searchsorted(held, mass)]) for mass in masses})
+    cumulative = np.cumsum(ordered) / ordered.sum()
+    levels = sorted({float(ordered[np.searchsorted(cumulative, mass)]) for mass in masses})
     colours = (SHADES[0], SHADES[1], SHADES[2])
     axes.contourf(x, y, density, [*levels, 1.001], colors=[colours[min(n, 2)] for n in range(len(levels))])
     return axes
@@ -58,17 +58,17 @@ def ellipses(
     color: str | None = None,
     axes: "Axes | None" = None,
 ) -> "Axes":
-    r"""Ellipses that hold given masses of a normal distribution of two numbers, and a point at its mean.
+    r"""Plot ellipses that contain given probabilities of a two-dimensional normal distribution, and its mean.
 
-    Their radii are :math:`\sqrt{-2 \log(1 - \text{mass})}` standard deviations. Called again on the same axes it takes
+    Their radii are :math:`\sqrt{-2 \log(1 - \text{mass})}` standard deviations. Each further call on the same axes uses
     the next colour.
 
     Parameters
     ----------
     mean, covariance
-        (2,) and (2, 2).
+        Mean (2,) and covariance (2, 2).
     masses
-        Of each ellipse, between 0 and 1.
+        Probability inside each ellipse, between 0 and 1.
     """
     _check_masses(masses)
     centre, root = _root(mean, covariance)
@@ -85,16 +85,16 @@ def ellipses(
 
 
 def path(means: Any, covariances: Any, *, mass: float = MASSES[-1], axes: "Axes | None" = None) -> "Axes":
-    """A normal distribution of two numbers on its way: a line through its means, an ellipse each, the last one bold.
+    """Plot a sequence of two-dimensional normal distributions: a line through the means, and an ellipse per step.
 
-    Of ever longer beginnings these are the frames of an animation.
+    The last ellipse is drawn darker. Calls with growing prefixes of the sequence give the frames of an animation.
 
     Parameters
     ----------
     means, covariances
-        (steps, 2) and (steps, 2, 2), in order.
+        Means (steps, 2) and covariances (steps, 2, 2), in order.
     mass
-        Of each ellipse.
+        Probability inside each ellipse.
     """
     axes = new_axes(axes)
     means, covariances = np.asarray(means, float), np.asarray(covariances, float)
@@ -108,11 +108,13 @@ def _root(mean: Any, covariance: Any) -> tuple[np.ndarray, np.ndarray]:
     centre, matrix = np.asarray(mean, float), np.asarray(covariance, float)
     if centre.shape != (2,) or matrix.shape != (2, 2):
         raise InputError(
-            "a mean (2,) and a covariance (2, 2)", f"{centre.shape} and {matrix.shape}", "Choose two of the unknowns."
+            "a mean (2,) and a covariance (2, 2)", f"{centre.shape} and {matrix.shape}", "Choose two of the parameters."
         )
     values, vectors = np.linalg.eigh(matrix)
     if values.min() < -1e-6 * values.max():
-        raise InputError("a covariance without negative eigenvalues", f"{values.min():.3g}", "Mend the covariance.")
+        raise InputError(
+            "a covariance without negative eigenvalues", f"{values.min():.3g}", "Pass a positive semi-definite matrix."
+        )
     return centre, vectors * np.sqrt(np.maximum(values, 0.0))[None]
 
 

@@ -1,4 +1,4 @@
-"""What priors look like: densities, pulls, functions."""
+"""Plots of priors: densities, influence on a weight, sampled functions."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -23,48 +23,48 @@ _W = np.linspace(-8.0, 8.0, 161)
 def densities(
     priors: Mapping[str, Prior], w: Any = _W, *, key: Key | None = None, axes: "Axes | None" = None
 ) -> "Axes":
-    """The density of one weight under each prior, on a logarithmic scale: mass near zero, and tails."""
+    """Plot each prior's log density of one weight, which shows its mass near zero and its tails."""
     axes = _curves(priors, w, zoo.log_marginal, key, axes)
-    axes.set(ylabel="log density", title="What priors say of one weight")
+    axes.set(ylabel="log density", title="Log density of one weight")
     return axes
 
 
 def influence(
     priors: Mapping[str, Prior], w: Any = _W, *, key: Key | None = None, axes: "Axes | None" = None
 ) -> "Axes":
-    """The pull of each prior towards zero: unbounded, constant, or falling back."""
+    """Plot each prior's pull on a weight towards zero, -d log p / dw: unbounded, constant or redescending."""
     axes = _curves(priors, w, zoo.influence, key, axes)
     axes.axhline(0.0, color=GREY, lw=0.8)
-    axes.set(ylabel="pull towards zero, -d log p / dw", title="How priors pull")
+    axes.set(ylabel="pull towards zero, -d log p / dw", title="Pull towards zero")
     return axes
 
 
 def prior_functions(model: Model, x: Any, *, key: Key, num: int = 12, axes: "Axes | None" = None) -> "Axes":
-    """Functions that a model's prior draws, over one input: the first output of each network.
+    """Plot functions drawn from a model's prior over one input: the first output of each network.
 
-    x is (points,) or (points, 1). The likelihood takes no part.
+    x is (points,) or (points, 1). The likelihood is not used.
     """
-    at = np.asarray(x, float)
-    at = at[:, None] if at.ndim == 1 else at
-    if at.ndim != 2 or at.shape[1] != 1:
-        raise InputError("x of shape (points, 1)", f"shape {at.shape}", "Vary one input, and hold the others.")
-    axes, inputs = new_axes(axes), jnp.asarray(at)
+    points = np.asarray(x, float)
+    points = points[:, None] if points.ndim == 1 else points
+    if points.ndim != 2 or points.shape[1] != 1:
+        raise InputError("x of shape (points, 1)", f"shape {points.shape}", "Vary one input and fix the others.")
+    axes, inputs = new_axes(axes), jnp.asarray(points)
 
-    def one(key_draw: Key) -> Any:
+    def sampled_function(key_draw: Key) -> Any:
         return model.outputs(model.sample_params(key_draw, inputs), inputs)[:, 0]
 
-    for line in np.asarray(jax.jit(jax.vmap(one))(jax.random.split(key, num))):
-        axes.plot(at[:, 0], line, color=BLUE, lw=0.9, alpha=0.7)
-    axes.set(xlabel="x", ylabel="f(x)", title="Functions drawn from the prior", xlim=(at[0, 0], at[-1, 0]))
+    for line in np.asarray(jax.jit(jax.vmap(sampled_function))(jax.random.split(key, num))):
+        axes.plot(points[:, 0], line, color=BLUE, lw=0.9, alpha=0.7)
+    axes.set(xlabel="x", ylabel="f(x)", title="Functions drawn from the prior", xlim=(points[0, 0], points[-1, 0]))
     return axes
 
 
-def _curves(priors: Priors, w: Any, of: Any, key: Key | None, axes: "Axes | None") -> "Axes":
+def _curves(priors: Priors, w: Any, curve: Any, key: Key | None, axes: "Axes | None") -> "Axes":
     axes = new_axes(axes)
     key = jax.random.key(0) if key is None else key
     for number, (name, prior) in enumerate(priors.items()):
         style = "-" if number < len(CYCLE) else "--"
-        axes.plot(w, np.asarray(of(prior, w, key=key)), style, color=CYCLE[number % len(CYCLE)], lw=1.4, label=name)
+        axes.plot(w, np.asarray(curve(prior, w, key=key)), style, color=CYCLE[number % len(CYCLE)], lw=1.4, label=name)
     axes.set(xlabel="weight", xlim=(np.min(w), np.max(w)))
     axes.legend(frameon=False, fontsize="small")
     return axes

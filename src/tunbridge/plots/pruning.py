@@ -1,4 +1,4 @@
-"""Which weights matter, and what is lost without the others."""
+"""Plots of pruning: weights by signal to noise, and scores by how many weights are removed."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,24 +15,24 @@ if TYPE_CHECKING:
 
 _BINS = 80
 _FURTHEST = 60.0
-"""Decibels."""
+"""The largest ratio that is drawn, in decibels."""
 
 
 def signal_to_noise(
     decibels: PyTree, *, removed: Sequence[float] = (0.75,), axes: "Sequence[Axes] | None" = None
 ) -> "list[Axes]":
-    """How weights are spread by signal to noise: their density, and their distribution function.
+    """Plot the density and the distribution function of the weights' signal-to-noise ratios.
 
-    Lines mark the ratios below which the fractions `removed` lie. Ratios beyond 60 dB either way are drawn there.
+    Vertical lines mark the ratios below which the fractions `removed` lie. Ratios are clipped to +-60 dB.
 
     Parameters
     ----------
     decibels
-        What `tunbridge.applications.compression.decibels` gives of a posterior's ratios.
+        Ratios in dB, as returned by `tunbridge.applications.compression.decibels`.
     removed
-        Fractions of all weights.
+        Fractions of all weights to mark.
     axes
-        Two; None makes them.
+        Two axes; None makes them.
     """
     if axes is None:
         import matplotlib.pyplot as plt
@@ -48,27 +48,29 @@ def signal_to_noise(
     density.stairs(heights, edges, color=BLUE, lw=1.4)
     share.plot(values, np.arange(1, len(values) + 1) / len(values), color=BLUE, lw=1.8)
     for fraction in removed:
-        at = values[min(int(fraction * len(values)), len(values) - 1)]
-        for one in axes:
-            one.axvline(at, color=GREY, lw=1, ls="--")
+        ratio = values[min(int(fraction * len(values)), len(values) - 1)]
+        for panel in axes:
+            panel.axvline(ratio, color=GREY, lw=1, ls="--")
         label = f"{fraction:.0%}"
-        share.annotate(label, (at, fraction), xytext=(-4, 3), textcoords="offset points", ha="right", fontsize="small")
+        share.annotate(
+            label, (ratio, fraction), xytext=(-4, 3), textcoords="offset points", ha="right", fontsize="small"
+        )
     density.set(xlabel="signal to noise (dB)", ylabel="density")
     share.set(xlabel="signal to noise (dB)", ylabel="share of weights below", ylim=(0, 1.05))
     return list(axes)
 
 
 def pruning(rows: Sequence[Mapping[str, Any]], *, score: str | None = None, axes: "Axes | None" = None) -> "Axes":
-    """A score against the weights removed, a line for each way to choose them.
+    """Plot a score against the share of weights removed, with one line per pruning criterion.
 
-    The axis is logarithmic in what is left; a row without any weight is not drawn.
+    The axis is logarithmic in the share kept; a row with no weights left is not drawn.
 
     Parameters
     ----------
     rows
-        Of one curve of `tunbridge.applications.compression.pruning_curve`, or of several in one list.
+        Rows of a `tunbridge.applications.compression.pruning_curve`, or of several in one list.
     score
-        "error", "RMSE" or "NLL"; None takes the first that the rows have.
+        "error", "RMSE" or "NLL"; None takes the first of these that the rows have.
     """
     drawn = [row for row in rows if row["removed"] < 1.0]
     known = [name for name in ("error", "RMSE", "NLL") if drawn and name in drawn[0]]
@@ -76,10 +78,10 @@ def pruning(rows: Sequence[Mapping[str, Any]], *, score: str | None = None, axes
         raise InputError(f"rows with {score or 'a score'}", f"{', '.join(known) or 'none'}", "Pass curve.rows.")
     axes, score = new_axes(axes), score or known[0]
     factor = 100.0 if score == "error" else 1.0
-    for number, by in enumerate(dict.fromkeys(row["by"] for row in drawn)):
-        line = sorted((row["removed"], factor * row[score]) for row in drawn if row["by"] == by)
-        left, values = 1.0 - np.array(line)[:, 0], np.array(line)[:, 1]
-        axes.plot(left, values, "o-", color=CYCLE[number % len(CYCLE)], ms=4, lw=1.6, label=f"by {by}")
+    for number, criterion in enumerate(dict.fromkeys(row["by"] for row in drawn)):
+        line = sorted((row["removed"], factor * row[score]) for row in drawn if row["by"] == criterion)
+        kept, values = 1.0 - np.array(line)[:, 0], np.array(line)[:, 1]
+        axes.plot(kept, values, "o-", color=CYCLE[number % len(CYCLE)], ms=4, lw=1.6, label=f"by {criterion}")
     _removed_axis(axes, sorted({row["removed"] for row in drawn}))
     axes.set(xlabel="weights removed (%)", ylabel=f"{score} (%)" if score == "error" else score)
     axes.legend(frameon=False, fontsize="small")
@@ -87,12 +89,12 @@ def pruning(rows: Sequence[Mapping[str, Any]], *, score: str | None = None, axes
 
 
 def _removed_axis(axes: "Axes", removed: list[float]) -> None:
-    """Logarithmic in what is left, labelled by what is removed; labels that would meet are left out."""
+    """Make the axis logarithmic in the share kept, labelled by the share removed, without labels that would overlap."""
     axes.set_xscale("log")
     axes.invert_xaxis()
     ticks: list[float] = []
-    for left in (1.0 - fraction for fraction in removed):
-        if not ticks or np.log(ticks[-1] / left) > 0.06 * np.log((1.0 - removed[0]) / (1.0 - removed[-1])):
-            ticks.append(left)
-    axes.set_xticks(ticks, [f"{100.0 * (1.0 - left):.4g}" for left in ticks])
+    for kept in (1.0 - fraction for fraction in removed):
+        if not ticks or np.log(ticks[-1] / kept) > 0.06 * np.log((1.0 - removed[0]) / (1.0 - removed[-1])):
+            ticks.append(kept)
+    axes.set_xticks(ticks, [f"{100.0 * (1.0 - kept):.4g}" for kept in ticks])
     axes.set_xticks([], minor=True)

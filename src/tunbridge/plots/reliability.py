@@ -1,4 +1,4 @@
-"""Claimed against observed frequencies."""
+"""Calibration plots: predicted probabilities against observed frequencies."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def calibration(predictive: Predictive, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
-    """Share of values inside the central interval, against the mass it claims (numbers, counts).
+    """Plot the share of values inside the central interval against its nominal probability (numbers, counts).
 
-    The levels of counts are drawn between P(Y < y) and P(Y <= y), with a key of the plot's own.
+    For counts, PIT values are drawn uniformly between P(Y < y) and P(Y <= y), with a fixed key.
     """
     axes = new_axes(axes)
     level = np.asarray(metrics.pit(predictive, y, jax.random.key(0))).reshape(-1)
@@ -28,7 +28,7 @@ def calibration(predictive: Predictive, y: Any, *, label: str | None = None, axe
 def reliability(
     predictive: Predictive, y: Any, *, bins: int = 10, label: str | None = None, axes: "Axes | None" = None
 ) -> "Axes":
-    """Accuracy against confidence, in bins of as many points each (classes)."""
+    """Plot accuracy against confidence, in bins of equal numbers of points (classes)."""
     axes = new_axes(axes)
     table = metrics.reliability(predictive, y, bins, metrics.equal_mass)
     return _against_diagonal(axes, table.confidence, table.accuracy, label, "confidence", "accuracy", "o-")

@@ -1,4 +1,4 @@
-"""Predictives row by row: what was observed against what was expected, and where the uncertainty comes from."""
+"""Plots of a predictive row by row: predicted against observed y, and the two parts of the uncertainty."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MOST = 500
-"""How many rows a picture shows, evenly spaced among all."""
+"""The most rows shown in a plot, evenly spaced among all."""
 
 
 def observed(
     predictive: Predictive, y: Any, *, output: int = 0, mass: float = 0.9, axes: "Axes | None" = None
 ) -> "Axes":
-    """Observed y against its mean and central interval; a row whose interval misses it stands out (numbers)."""
+    """Plot the mean and central interval against observed y, with intervals that miss it highlighted (numbers)."""
     axes = new_axes(axes)
-    rows = _some(len(predictive.mean))
+    rows = _evenly_spaced(len(predictive.mean))
     lower, upper = (np.asarray(end)[rows, output] for end in predictive.interval(mass))
     mean, seen = np.asarray(predictive.mean)[rows, output], np.asarray(y).reshape(len(y), -1)[rows, output]
     inside = (lower <= seen) & (seen <= upper)
@@ -34,14 +34,14 @@ def observed(
 
 
 def parts(predictive: Predictive, *, output: int = 0, axes: "Axes | None" = None) -> "Axes":
-    """Aleatoric and epistemic uncertainty of each row, least certain first: standard deviations, or nats."""
+    """Plot aleatoric and epistemic uncertainty of the rows, least certain first: standard deviations or nats."""
     refuse_tasks(predictive)
     axes = new_axes(axes)
     both = [np.asarray(part) for part in (predictive.aleatoric, predictive.epistemic)]
     numbers = both[0].ndim == 2
     aleatoric, epistemic = (np.sqrt(part[:, output]) if numbers else part for part in both)
     order = np.argsort(-(both[0] + both[1])[:, output] if numbers else -(both[0] + both[1]))
-    order = order[_some(len(order))]
+    order = order[_evenly_spaced(len(order))]
     axes.plot(np.linspace(0, 100, len(order)), aleatoric[order], color=ORANGE, lw=1.2, label="aleatoric")
     axes.plot(np.linspace(0, 100, len(order)), epistemic[order], color=BLUE, lw=1.2, label="epistemic")
     axes.set(xlabel="rows, least certain first (%)", ylabel="standard deviation" if numbers else "nats")
@@ -50,5 +50,5 @@ def parts(predictive: Predictive, *, output: int = 0, axes: "Axes | None" = None
     return axes
 
 
-def _some(num: int) -> np.ndarray:
+def _evenly_spaced(num: int) -> np.ndarray:
     return np.unique(np.linspace(0, num - 1, min(num, _MOST)).round().astype(int))

@@ -1,4 +1,4 @@
-"""Ranks that should be even."""
+"""Plot of ranks that should be uniform."""
 
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def sbc(calibration: Calibration, *, axes: "Axes | None" = None) -> "Axes":
-    """The distribution function of each quantity's ranks, less the diagonal.
+    """Plot the distribution function of each quantity's ranks, minus the diagonal.
 
-    The band holds all lines at all levels, but for once in a hundred times, if the draws are right. A line that leaves
-    it is drawn bold: above the band on the left and below on the right, draws are too narrow; above throughout, the
-    truth is below the draws too often.
+    If the draws are right, the band contains all lines at all levels with probability 0.99, unless `calibration` has
+    another level. A line that leaves it is drawn bold. Above the band on the left and below it on the right, the draws
+    are too narrow; above it throughout, the truth is below the draws too often.
     """
     axes = new_axes(axes)
     num = len(next(iter(calibration.ranks.values())))
@@ -28,6 +28,6 @@ def sbc(calibration: Calibration, *, axes: "Axes | None" = None) -> "Axes":
         colour = ORANGE if name in doubtful else CYCLE[number % len(CYCLE)]
         axes.plot(z, share - z, color=colour, lw=2.2 if name in doubtful else 1.0, label=name)
     axes.axhline(0.0, color=GREY, lw=0.8)
-    axes.set(xlabel="rank of the truth among draws", ylabel="share below, less even", xlim=(0, 1))
+    axes.set(xlabel="rank of the truth among draws", ylabel="distribution function - diagonal", xlim=(0, 1))
     axes.legend(frameon=False, fontsize="small", ncols=2)
     return axes

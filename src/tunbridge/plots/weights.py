@@ -1,4 +1,4 @@
-"""Weights as distributions, and what averaging networks drawn from them gains."""
+"""Plots of the posterior of single weights, and of the gain from averaging networks."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -29,20 +29,20 @@ def weight_histograms(
     key: Key | None = None,
     axes: "Axes | None" = None,
 ) -> "Axes":
-    """What a posterior believes of some weights, each a histogram of 1,000 draws; a line is the weight of one network.
+    """Plot histograms of 1,000 posterior draws of some weights; a line marks the weight of one fixed network.
 
-    Heights are not comparable between weights: each histogram fills its row.
+    Heights are not comparable between weights: each histogram is scaled to fill its row.
 
     Parameters
     ----------
     posterior
-        Draws the weights.
+        The posterior whose weights are drawn.
     fixed
-        Of the same network: its mode or first draw is the line, as of a traditional network that `MAP` trained.
+        Another posterior of the same network, such as one fitted by `MAP`; its mode or first draw gives the lines.
     numbers
-        Which weights, counted over all of them in one vector; None takes six, evenly spaced.
+        Indices of the weights in the vector of all weights; None takes six, evenly spaced.
     key
-        Draws; None uses the posterior's own.
+        Random key of the draws; None uses the posterior's own.
     """
     model = posterior.model
     leaves = flatten_with_paths(model.weights(posterior.one()))
@@ -68,7 +68,7 @@ def weight_histograms(
 
 
 def _name(leaves: list[tuple[str, Any]], number: int) -> str:
-    """The path and place of a weight."""
+    """The path and index of a weight."""
     ends = np.cumsum([leaf.size for _, leaf in leaves])
     which = int(np.searchsorted(ends, number, side="right"))
     path, leaf = leaves[which]
@@ -77,9 +77,9 @@ def _name(leaves: list[tuple[str, Any]], number: int) -> str:
 
 
 def averaging(predictive: Predictive, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
-    """The NLL of an average of 1, 2, ... of a predictive's networks, itself averaged over up to 100 choices of them.
+    """Plot the NLL of averages of 1, 2, ... of a predictive's networks, averaged over up to 100 choices of them.
 
-    Called again on the same axes it adds a line.
+    A further call on the same axes adds a line.
     """
     logs = np.random.default_rng(0).permutation(np.asarray(predictive.log_probs(y), np.float64))
     axes, num = new_axes(axes), len(logs)

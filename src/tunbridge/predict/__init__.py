@@ -1,1 +1,1 @@
-"""From a network's outputs to a distribution over y, with its aleatoric and epistemic parts."""
+"""Predictive distributions: from network outputs to a distribution over y, with aleatoric and epistemic parts."""

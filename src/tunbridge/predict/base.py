@@ -1,4 +1,4 @@
-"""What a predictive distribution answers whatever it is made of."""
+"""The base class of predictive distributions."""
 
 import abc
 from typing import Any
@@ -12,14 +12,14 @@ from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key
 
 _MOST_ROWS = 5
-"""How many points a notebook shows."""
+"""How many points are shown in a notebook."""
 
 
 class AbstractPredictive(abc.ABC):
-    """A distribution over y at each of some points; see the protocol `tunbridge.Predictive`."""
+    """A distribution over y at each point; see the protocol `tunbridge.Predictive`."""
 
     discrete: bool = False
-    """Whether y is whole numbers in an order."""
+    """Whether y takes ordered whole-number values: counts, or numbers of ordered classes."""
 
     @property
     @abc.abstractmethod
@@ -29,22 +29,22 @@ class AbstractPredictive(abc.ABC):
     @property
     @abc.abstractmethod
     def entropy(self) -> Array:
-        """In nats."""
+        """Entropy of y, in nats."""
 
     @property
     @abc.abstractmethod
     def aleatoric(self) -> Array:
-        """What the noise would leave if the weights were known."""
+        """The uncertainty that would remain if the weights were known."""
 
     @property
     @abc.abstractmethod
     def epistemic(self) -> Array:
-        """What is due to not knowing the weights."""
+        """The uncertainty due to not knowing the weights."""
 
     @property
     @abc.abstractmethod
     def functions(self) -> Array:
-        """What each network expects."""
+        """The mean of y, or the class probabilities, under each network."""
 
     @property
     def total(self) -> Array:
@@ -53,17 +53,17 @@ class AbstractPredictive(abc.ABC):
 
     @property
     def mean(self) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """Mean of y; InputError unless a subclass defines it."""
         raise _undefined("a mean", "numbers", "Use .probs or .mode.")
 
     @property
     def variance(self) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """Variance of y; InputError unless a subclass defines it."""
         raise _undefined("a variance", "numbers", "Use .entropy or .total.")
 
     @property
     def std(self) -> Array:
-        """The root of the variance."""
+        """Standard deviation of y."""
         return on_host(np.sqrt, self.variance)
 
     def _shown(self) -> dict[str, Array]:
@@ -81,34 +81,34 @@ class AbstractPredictive(abc.ABC):
 
     @property
     def probs(self) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """Class probabilities; InputError unless a subclass defines them."""
         raise _undefined("class probabilities", "classes", "Use .mean, .std or .quantile.")
 
     def quantile(self, q: Any) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """Quantiles of y; InputError unless a subclass defines them."""
         raise _undefined("quantiles", "numbers", "Use .probs.")
 
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
-        """The quantiles at (1 - mass) / 2 and (1 + mass) / 2."""
+        """Central interval of probability `mass`: the quantiles at (1 - mass) / 2 and (1 + mass) / 2."""
         if not 0.0 < mass < 1.0:
             raise InputError("a mass between 0 and 1", f"{mass}", "Write 0.9 for 90 %.")
         both = self.quantile(np.array([0.5 - mass / 2, 0.5 + mass / 2]))
         return on_host(lambda values: values[0], both), on_host(lambda values: values[1], both)
 
     def cdf(self, y: Any) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """P(Y <= y); InputError unless a subclass defines it."""
         raise _undefined("a distribution function", "numbers", "Use .probs.")
 
     def log_probs(self, y: Any) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """Log p(y) under each network; InputError unless a subclass defines it."""
         raise _undefined("a density for each", "networks", "Use .log_prob.")
 
     def cdfs(self, y: Any) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """P(Y <= y) under each network; InputError unless a subclass defines it."""
         raise _undefined("a distribution function for each", "networks and numbers", "Use .functions.")
 
     def replicates(self, key: Key) -> Array:
-        """Undefined unless a subclass says otherwise."""
+        """A draw of y from each network; InputError unless a subclass defines it."""
         raise _undefined("a draw from each", "networks", "Use .sample.")
 
     @abc.abstractmethod

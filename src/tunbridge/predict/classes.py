@@ -1,4 +1,4 @@
-"""Predictive distributions over classes, without an order and with one."""
+"""Predictive distributions over classes, unordered and ordered."""
 
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ from tunbridge.predict.mixture import MixturePredictive
 
 
 class _Classes(MixturePredictive):
-    """What predictives over classes share."""
+    """Base class of predictives over classes."""
 
     @cached_property
     def _split(self) -> tuple[Array, Array, Array]:
@@ -28,11 +28,11 @@ class _Classes(MixturePredictive):
     @cached_property
     def functions(self) -> Array:
         """Class probabilities of each network, (networks, points, classes)."""
-        return on_host(lambda each: each.swapaxes(0, 1), self._outputs.answer(_all_probs))
+        return on_host(lambda probs: probs.swapaxes(0, 1), self._outputs.answer(_all_probs))
 
     @property
     def probs(self) -> Array:
-        """(points, classes); two columns for Bernoulli."""
+        """Class probabilities (points, classes), with two columns for Bernoulli."""
         return self._split[0]
 
     def _shown(self) -> dict[str, Array]:
@@ -45,7 +45,7 @@ class _Classes(MixturePredictive):
 
     @property
     def entropy(self) -> Array:
-        """Of the class, in nats, (points,)."""
+        """Entropy of the class, in nats, (points,)."""
         return self.total
 
     @property
@@ -63,31 +63,31 @@ class ClassPredictive(_Classes):
     r"""The mixture :math:`\bar p = \frac1S \sum_s p_s` of each network's class probabilities.
 
     Total uncertainty is the entropy of :math:`\bar p`, aleatoric the mean entropy of the :math:`p_s`, epistemic their
-    difference, the mutual information of label and weights :cite:p:`houlsby2011bayesian`. From S networks it is at
-    most log S.
+    difference, the mutual information of label and weights :cite:p:`houlsby2011bayesian`. For S networks the epistemic
+    part is at most log S.
     """
 
 
 class OrdinalPredictive(_Classes):
-    """The same of classes in an order, which also answers as the number of the class: (points, 1), as numbers do.
+    """The same mixture for ordered classes; `mean`, `quantile` and the like are those of the class number, (points, 1).
 
-    `total`, `aleatoric` and `epistemic` are in nats, as for other classes; `variance` is that of the class number.
+    `total`, `aleatoric` and `epistemic` are in nats, as for unordered classes, so `variance` differs from `total`.
     """
 
     discrete = True
 
     @property
     def mean(self) -> Array:
-        """Expected number of the class, (points, 1)."""
+        """Expected class number, (points, 1)."""
         return self.probs @ self._numbers[:, None]
 
     @property
     def variance(self) -> Array:
-        """Of the number of the class, (points, 1)."""
+        """Variance of the class number, (points, 1)."""
         return jnp.sum(self.probs * (self._numbers[None] - self.mean) ** 2, axis=1, keepdims=True)
 
     def quantile(self, q: Any) -> Array:
-        """The least class whose cumulated probability reaches the level, (points, 1) or (levels, points, 1)."""
+        """The least class whose cumulative probability reaches the level, (points, 1) or (levels, points, 1)."""
         levels = np.asarray(q, float)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError("levels between 0 and 1", f"{q}", "Write 0.05, or [0.05, 0.95].")
@@ -96,7 +96,7 @@ class OrdinalPredictive(_Classes):
         return jnp.sum(below, axis=-1, keepdims=True).astype(steps.dtype)
 
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y) of class numbers y, (..., points, 1)."""
+        """P(Y <= y) for class numbers y, (..., points, 1)."""
         values = jnp.asarray(y)
         num = len(self.probs)
         if values.shape[-2:] != (num, 1):
@@ -111,7 +111,7 @@ class OrdinalPredictive(_Classes):
 
 
 def _log_probs(likelihood: Any, outputs: Array, noise: Any) -> Array:
-    """(components, points, classes)."""
+    """Log class probabilities of each component, (components, points, classes)."""
     return jax.vmap(likelihood.log_probs)(outputs, noise)
 
 
@@ -120,7 +120,7 @@ def _all_probs(likelihood, outputs, noise):
 
 
 def split_entropy(likelihood, outputs, noise):
-    """Mean probabilities (points, classes), and their entropy in two parts, (points,) each."""
+    """Mean probabilities (points, classes), with the aleatoric and epistemic parts of their entropy, (points,) each."""
     log_p = _log_probs(likelihood, outputs, noise)
     p = jnp.exp(log_p)
     log_mean = logsumexp(log_p, axis=0) - jnp.log(outputs.shape[0])

@@ -14,16 +14,16 @@ from tunbridge.predict.quantities import MOST_COMPONENTS, QuantityPredictive, mi
 
 _TAIL = 1e-6
 _CELLS = 256
-"""The entropy is summed over so many counts one by one, and as many cells of equal width after them."""
+"""The entropy is summed over this many single counts, then over as many cells of equal width."""
 _CLIMB = 64
 
 
 class CountPredictive(QuantityPredictive):
-    r"""The mixture :math:`P(y) = \frac1S \sum_s P(y \mid f_s(x), \sigma_s)` over 0, 1, 2, ..., marginal an output.
+    r"""The mixture :math:`P(y) = \frac1S \sum_s P(y \mid f_s(x), \sigma_s)` over 0, 1, 2, ..., marginally per output.
 
-    Mean and variance are exact sums, split by the law of total variance as for numbers. A quantile is the least count
-    whose distribution function reaches the level, so that `interval` holds at least its mass. The entropy is exact
-    where all but 2e-6 of the mass spans 256 counts.
+    Mean and variance are exact sums, and the variance is split by the law of total variance, as for numbers. A
+    quantile is the least count at which the distribution function reaches the level, so `interval` contains at least
+    its nominal mass. The entropy is exact where all but 2e-6 of the mass lies within 256 counts.
     """
 
     discrete = True
@@ -40,15 +40,15 @@ class CountPredictive(QuantityPredictive):
 def _quantile(likelihood, outputs, noise, levels):
     """Invert the mixture's distribution function over whole numbers, (points, levels, outputs).
 
-    By Cantelli's inequality P(Y >= m + t s) <= 1 / (1 + t^2): no component's quantile at q is above
-    m + s sqrt(q / (1 - q)).
+    The upper end of the bracket follows from Cantelli's inequality, P(Y >= m + t s) <= 1 / (1 + t^2): no component's
+    quantile at q is above m + s sqrt(q / (1 - q)).
     """
     means, variances = components(lambda d: (d.mean, d.variance), likelihood, outputs, noise)
     reach = jnp.sqrt(levels / (1.0 - levels))[None, :, None, None]
     high = jnp.max(jnp.ceil(means[:, None] + reach * jnp.sqrt(variances)[:, None]), axis=0) + 1.0
     below = partial(mixture_cdf, likelihood, outputs, noise)
-    _, found = marginals.bisect(below, levels[:, None, None], jnp.full_like(high, -1.0), high, whole=True)
-    return jnp.swapaxes(found, 0, 1)
+    _, quantiles = marginals.bisect(below, levels[:, None, None], jnp.full_like(high, -1.0), high, whole=True)
+    return jnp.swapaxes(quantiles, 0, 1)
 
 
 def _mode_and_entropy(likelihood, outputs, noise):
@@ -57,28 +57,28 @@ def _mode_and_entropy(likelihood, outputs, noise):
 
 
 def _log_mass(likelihood, outputs, noise, counts):
-    """Log P of the mixture at counts (leading, points, outputs)."""
-    each = components(lambda d: jax.vmap(d.log_prob)(counts), likelihood, outputs, noise)
-    return logsumexp(each, axis=0) - jnp.log(outputs.shape[0])
+    """Log probability of the mixture at counts (leading, points, outputs)."""
+    log_masses = components(lambda d: jax.vmap(d.log_prob)(counts), likelihood, outputs, noise)
+    return logsumexp(log_masses, axis=0) - jnp.log(outputs.shape[0])
 
 
 def _mode(likelihood, outputs, noise):
-    """Uphill, a count at a time, from the best of 0 and the components' means."""
+    """A local maximum of the mixture, climbed to in steps of one count from the best of 0 and the components' means."""
     starts = jnp.floor(components(lambda d: d.mean, likelihood, *some_components(outputs, noise)))
     starts = jnp.concatenate([starts, jnp.zeros_like(starts[:1])])
     best = jnp.argmax(_log_mass(likelihood, outputs, noise, starts), axis=0)
     start = jnp.take_along_axis(starts, best[None], axis=0)[0]
 
-    def climb(_, here):
-        near = jnp.stack([here, jnp.maximum(here - 1.0, 0.0), here + 1.0])
-        best = jnp.argmax(_log_mass(likelihood, outputs, noise, near), axis=0)
-        return jnp.take_along_axis(near, best[None], axis=0)[0]
+    def climb(_, count):
+        neighbours = jnp.stack([count, jnp.maximum(count - 1.0, 0.0), count + 1.0])
+        best = jnp.argmax(_log_mass(likelihood, outputs, noise, neighbours), axis=0)
+        return jnp.take_along_axis(neighbours, best[None], axis=0)[0]
 
     return jax.lax.fori_loop(0, _CLIMB, climb, start)
 
 
 def _entropy(likelihood, outputs, noise, low, high):
-    """-sum P log P, with counts one by one first and in cells of equal width, each by its middle, after that."""
+    """-sum P log P: over single counts first, then over cells of equal width, each evaluated at its middle."""
     width = jnp.maximum(jnp.ceil((high - low + 1.0 - _CELLS) / _CELLS), 1.0)
     total = jnp.zeros_like(low)
 

@@ -1,4 +1,4 @@
-"""Predictive distributions of a network taken for linear, whose outputs are normal."""
+"""Predictive distributions of a linearised network, whose outputs are normal."""
 
 from functools import cached_property
 from typing import Any
@@ -16,16 +16,16 @@ from tunbridge.predict.outputs import Outputs
 
 
 class NormalPredictive(NumberPredictive):
-    r"""Numbers with normal noise around normal outputs, :math:`y \sim N(\mu, \Sigma + \sigma^2)`: one normal, no draws.
+    r"""Normal noise around normal outputs, :math:`y \sim N(\mu, \Sigma + \sigma^2)`, in closed form.
 
-    What is asked of single networks (`functions`, `log_probs`, `sample`) is answered by draws of linear functions.
+    What concerns single networks (`functions`, `log_probs`, `sample`) is computed from draws of linear functions.
 
     Parameters
     ----------
     outputs
-        Draws of linear functions, computed when they are asked for.
+        Draws of linear functions, computed lazily.
     mean, covariance
-        Of the outputs, (points, outputs) and (points, outputs, outputs).
+        Mean and covariance of the outputs, (points, outputs) and (points, outputs, outputs).
     noise
         The variance of the noise, (points, outputs).
     """
@@ -36,14 +36,18 @@ class NormalPredictive(NumberPredictive):
 
     @property
     def _moments(self) -> tuple[Array, Array, Array]:
-        return self._mean, self._noise, on_host(lambda each: np.diagonal(each, axis1=1, axis2=2), self._covariance)
+        return (
+            self._mean,
+            self._noise,
+            on_host(lambda covariance: np.diagonal(covariance, axis1=1, axis2=2), self._covariance),
+        )
 
     @property
     def _profile(self) -> tuple[Array, Array]:
         return self._mean, on_host(lambda total: 0.5 * np.log(2.0 * np.pi * np.e * total), self.total)
 
     def quantile(self, q: Any) -> Array:
-        """Of the normal, (points, outputs); for several levels (levels, points, outputs)."""
+        """Quantiles of the normal, (points, outputs); for several levels (levels, points, outputs)."""
         levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
@@ -52,7 +56,7 @@ class NormalPredictive(NumberPredictive):
         return on_host(lambda mean, std: mean[lead] + scores * std[lead], self._mean, self.std)
 
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y) an output, (..., points, outputs)."""
+        """P(Y <= y) per output, (..., points, outputs)."""
         values = np.asarray(y)
         if values.shape[-2:] != self._mean.shape:
             raise InputError(f"y of shape (..., {self._mean.shape})", f"shape {values.shape}", "Reshape y.")
@@ -67,25 +71,25 @@ class NormalPredictive(NumberPredictive):
 
 
 def _log_normal(y: np.ndarray, mean: np.ndarray, covariance: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Log density of y (points, outputs) under normals with covariance + diag(noise), (points,)."""
+    """Log density of y (points, outputs) under normals with covariance ``covariance + diag(noise)``, (points,)."""
     width = mean.shape[-1]
-    whole = covariance.astype(np.float64) + noise[..., None] * np.eye(width)
-    away = (y - mean).astype(np.float64)
-    sign, log_det = np.linalg.slogdet(whole)
+    total = covariance.astype(np.float64) + noise[..., None] * np.eye(width)
+    residual = (y - mean).astype(np.float64)
+    sign, log_det = np.linalg.slogdet(total)
     log_det = np.where(sign > 0, log_det, np.nan)
-    squared = np.sum(away * np.linalg.solve(whole, away[..., None])[..., 0], axis=1)
+    squared = np.sum(residual * np.linalg.solve(total, residual[..., None])[..., 0], axis=1)
     return (-0.5 * (squared + log_det + width * np.log(2.0 * np.pi))).astype(mean.dtype)
 
 
 class LinkedPredictive(ClassPredictive):
-    """Classes whose probabilities a link made of normal outputs; single networks are draws of linear functions.
+    """Class probabilities computed by a link from normal outputs; single networks are draws of linear functions.
 
     Parameters
     ----------
     outputs
-        Draws of linear functions, computed when they are asked for.
+        Draws of linear functions, computed lazily.
     probs, aleatoric
-        As the link says, (points, classes) and (points,).
+        Class probabilities and aleatoric entropy from the link, (points, classes) and (points,).
     """
 
     def __init__(self, outputs: Outputs, probs: Array, aleatoric: Array):
@@ -94,9 +98,9 @@ class LinkedPredictive(ClassPredictive):
 
     @cached_property
     def _split(self) -> tuple[Array, Array, Array]:
-        whole = on_host(lambda probs: entr(probs).sum(axis=-1), self._probs)
-        epistemic = on_host(lambda total, noise: np.maximum(total - noise, 0.0), whole, self._aleatoric)
-        return self._probs, on_host(np.minimum, self._aleatoric, whole), epistemic
+        entropy = on_host(lambda probs: entr(probs).sum(axis=-1), self._probs)
+        epistemic = on_host(lambda total, noise: np.maximum(total - noise, 0.0), entropy, self._aleatoric)
+        return self._probs, on_host(np.minimum, self._aleatoric, entropy), epistemic
 
     def log_prob(self, y: Any) -> Array:
         """Log probability of each label, (points,)."""

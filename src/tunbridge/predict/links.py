@@ -15,26 +15,26 @@ from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 
 _NODES = 64
-"""Points that share out the entropy between noise and weights."""
+"""Number of points used to split the entropy into its aleatoric and epistemic parts."""
 
 
 class Link(Module):
-    """A way to class probabilities from the mean and covariance of outputs."""
+    """A way to compute class probabilities from the mean and covariance of the logits."""
 
     @abc.abstractmethod
     def probs(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """From logits (points, classes): probabilities (points, classes), aleatoric entropy in nats (points,)."""
+        """Class probabilities (points, classes) and aleatoric entropy in nats (points,), from normal logits."""
 
 
 class Quadrature(Link):
-    """Class probabilities averaged over evenly spread points of the normal distribution of the logits.
+    """Class probabilities averaged over quasi-random points of the normal distribution of the logits.
 
-    Against 16,000 draws on random covariances of 10 logits, 128 points are 0.001 nats off where `Probit` is 0.04.
+    Compared with 16,000 draws on random covariances of 10 logits, 128 points are off by 0.001 nats, `Probit` by 0.04.
 
     Parameters
     ----------
     nodes
-        How many points, in mirrored pairs.
+        Number of points, in mirrored pairs.
     """
 
     nodes: int = eqx.field(static=True, default=128)
@@ -44,7 +44,7 @@ class Quadrature(Link):
             raise InputError("at least 2 nodes", f"{self.nodes}", "Try links.Quadrature(128).")
 
     def probs(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """Means over the points, of probabilities and of their entropy."""
+        """Class probabilities and their entropy, averaged over the points."""
         p = jax.nn.softmax(_points(mean, covariance, self.nodes), axis=-1)
         return jnp.mean(p, axis=0), jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
 
@@ -52,12 +52,12 @@ class Quadrature(Link):
 class Probit(Link):
     r"""Logits divided by :math:`\sqrt{1 + \pi s^2 / 8}`, with :math:`s^2` their variance :cite:p:`mackay1992evidence`.
 
-    Of two classes it is the variance of the difference of their logits. The split of the entropy is shared out by 64
-    points of the normal distribution of the logits.
+    For two classes :math:`s^2` is the variance of the difference of the logits. The aleatoric share of the entropy is
+    estimated at 64 points of the normal distribution of the logits.
     """
 
     def probs(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """Softmax of the shrunken logits."""
+        """Softmax of the scaled logits, and its entropy times the aleatoric share."""
         variance = jnp.diagonal(covariance, axis1=1, axis2=2)
         if mean.shape[-1] == 2:
             variance = jnp.sum(variance, axis=-1, keepdims=True) - 2.0 * covariance[:, 0, 1][:, None]
@@ -69,7 +69,7 @@ class Bridge(Link):
     """The Dirichlet distribution that matches the normal logits, the Laplace bridge :cite:p:`hobbhahn2022fast`."""
 
     def probs(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """The Dirichlet's mean, and its expected entropy in closed form."""
+        """The mean of the Dirichlet, and its expected entropy in closed form."""
         num = mean.shape[-1]
         sums = jnp.sum(covariance, axis=-1)
         total = jnp.maximum(jnp.sum(sums, axis=-1), 1e-30)
@@ -78,18 +78,18 @@ class Bridge(Link):
         variance = jnp.maximum(variance, 1e-9)
         ratio = jnp.exp(mean + jax.nn.logsumexp(-mean, axis=-1, keepdims=True)) / num**2
         alpha = (1.0 - 2.0 / num + ratio) / variance
-        whole = jnp.sum(alpha, axis=-1)
-        p = alpha / whole[:, None]
-        return p, jnp.maximum(digamma(whole + 1.0) - jnp.sum(p * digamma(alpha + 1.0), axis=-1), 0.0)
+        alpha_sum = jnp.sum(alpha, axis=-1)
+        p = alpha / alpha_sum[:, None]
+        return p, jnp.maximum(digamma(alpha_sum + 1.0) - jnp.sum(p * digamma(alpha + 1.0), axis=-1), 0.0)
 
 
 class MonteCarlo(Link):
-    """Class probabilities averaged over functions of the linearised network, the same at all points.
+    """Class probabilities averaged over draws of functions of the linearised network, the same draws at all points.
 
     Parameters
     ----------
     num
-        How many functions.
+        Number of functions.
     """
 
     num: int = eqx.field(static=True, default=100)
@@ -99,40 +99,40 @@ class MonteCarlo(Link):
             raise InputError("at least 1 function", f"{self.num}", "Try predict.links.MonteCarlo(100).")
 
     def probs(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
-        """Without functions, `Quadrature` with as many nodes."""
+        """The answer of `Quadrature` with `num` nodes, where only the mean and covariance of the logits are given."""
         return Quadrature(self.num).probs(mean, covariance)
 
 
 def _share(mean: Array, covariance: Array) -> Array:
-    """How much of the entropy of the mean probabilities is there with known weights, (points,)."""
+    """The aleatoric share of the entropy of the mean probabilities, (points,)."""
     p = jax.nn.softmax(_points(mean, covariance, _NODES), axis=-1)
-    known = jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
-    whole = jnp.sum(entr(jnp.mean(p, axis=0)), axis=-1)
-    return jnp.where(whole > 0, jnp.minimum(known / jnp.maximum(whole, 1e-30), 1.0), 1.0)
+    aleatoric = jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
+    total = jnp.sum(entr(jnp.mean(p, axis=0)), axis=-1)
+    return jnp.where(total > 0, jnp.minimum(aleatoric / jnp.maximum(total, 1e-30), 1.0), 1.0)
 
 
 def _points(mean: Array, covariance: Array, num: int) -> Array:
-    """Evenly spread points of normal distributions, (num, points, outputs): one line of them for two classes."""
+    """Quasi-random points of normal distributions, (num, points, outputs); for two classes they lie on a line."""
     width = mean.shape[-1]
     if width == 2:
         return _line(mean, covariance, num)
-    spread = jnp.asarray(_mirrored(width, num), mean.dtype)
+    normals = jnp.asarray(_mirrored(width, num), mean.dtype)
     jitter = 1e-6 * jnp.mean(jnp.diagonal(covariance, axis1=1, axis2=2), axis=-1) + 1e-12
     root = jnp.linalg.cholesky(covariance + jitter[:, None, None] * jnp.eye(width)[None])
-    return mean[None] + jnp.einsum("nij,sj->sni", root, spread)
+    return mean[None] + jnp.einsum("nij,sj->sni", root, normals)
 
 
 def _line(mean: Array, covariance: Array, num: int) -> Array:
-    """Of two logits only the difference counts."""
+    """The points for two logits, of which only the difference matters."""
     variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2.0 * covariance[:, 0, 1]
-    spread = jnp.asarray(_mirrored(1, num)[:, 0], mean.dtype)
-    moved = spread[:, None] * jnp.sqrt(jnp.maximum(variance, 0.0))[None]
-    return mean[None] + jnp.stack([-0.5 * moved, 0.5 * moved], axis=-1)
+    normals = jnp.asarray(_mirrored(1, num)[:, 0], mean.dtype)
+    differences = normals[:, None] * jnp.sqrt(jnp.maximum(variance, 0.0))[None]
+    return mean[None] + jnp.stack([-0.5 * differences, 0.5 * differences], axis=-1)
 
 
 @functools.cache
 def _mirrored(width: int, num: int) -> np.ndarray:
-    """Standard normal points in pairs that mirror each other, of variance 1, (num, width)."""
+    """Quasi-random standard normal points in mirrored pairs, scaled to variance 1, (num, width)."""
     from scipy.stats import qmc
 
     half = max(num // 2, 1)

@@ -1,4 +1,4 @@
-"""Mixtures of a likelihood's distributions, one component a network: what numbers and classes share."""
+"""Mixtures of a likelihood's distributions with one component per network: the base of all such predictives."""
 
 import abc
 from typing import Any
@@ -19,7 +19,7 @@ from tunbridge.predict.outputs import Outputs
 
 
 class MixturePredictive(AbstractPredictive):
-    r""":math:`p(y) = \frac1S \sum_s p(y \mid f_s(x), \sigma_s)` over S networks."""
+    r"""The mixture :math:`p(y) = \frac1S \sum_s p(y \mid f_s(x), \sigma_s)` over S networks."""
 
     def __init__(self, outputs: Outputs):
         self._outputs = outputs
@@ -30,12 +30,12 @@ class MixturePredictive(AbstractPredictive):
         """The shape of y."""
 
     def log_prob(self, y: Any) -> Array:
-        """Log p(y), of all outputs jointly, (points,)."""
+        """Log p(y), jointly over outputs, (points,)."""
         return self._outputs.answer(_log_prob, self._checked(y))
 
     def log_probs(self, y: Any) -> Array:
-        """Log p(y) under each network, of all outputs jointly, (networks, points)."""
-        return on_host(lambda each: each.swapaxes(0, 1), self._outputs.answer(_log_probs, self._checked(y)))
+        """Log p(y) under each network, jointly over outputs, (networks, points)."""
+        return on_host(lambda log_p: log_p.swapaxes(0, 1), self._outputs.answer(_log_probs, self._checked(y)))
 
     def replicates(self, key: Key) -> Array:
         """A draw of y from each network, (networks, points, ...)."""
@@ -51,7 +51,7 @@ class MixturePredictive(AbstractPredictive):
     def _drawn(self, key: Key, which: Any, cost: int) -> Array:
         rows = np.arange(len(self._outputs.x))
         drawn = self._outputs.answer(_sample, rows, common=(key, which), cost=cost)
-        return on_host(lambda each: each.swapaxes(0, 1), drawn)
+        return on_host(lambda draws: draws.swapaxes(0, 1), drawn)
 
     def _checked(self, y: Any) -> np.ndarray:
         rows = Data(self._outputs.x, y)  # refuses other lengths, NaN and infinity
@@ -70,9 +70,9 @@ def _log_prob(likelihood, outputs, noise, y):
 
 
 def _sample(likelihood, outputs, noise, key, which, rows):
-    """(points, num, ...): draw i uses component which[i] at every point; a row's noise follows from its number."""
+    """Draws (points, num, ...): draw i uses component which[i] at every point; its noise keys fold in i and the row."""
 
-    def one(index, component):
+    def draw(index, component):
         z = jax.tree.map(lambda leaf: leaf[component], noise)
 
         def point(row, output):
@@ -81,5 +81,5 @@ def _sample(likelihood, outputs, noise, key, which, rows):
 
         return jax.vmap(point)(rows, outputs[component])
 
-    draws = jax.lax.map(lambda pair: one(*pair), (jnp.arange(len(which)), which))
+    draws = jax.lax.map(lambda pair: draw(*pair), (jnp.arange(len(which)), which))
     return jnp.swapaxes(draws, 0, 1)

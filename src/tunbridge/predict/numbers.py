@@ -15,14 +15,14 @@ from tunbridge.predict.marginals import components
 from tunbridge.predict.quantities import MOST_COMPONENTS, QuantityPredictive, mixture_cdf, some_components
 
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(11)
-"""Standard normal scores and their weights, for integrals over a component."""
+"""Gauss-Hermite nodes and weights, for integrals over a component."""
 
 
 class NumberPredictive(QuantityPredictive):
-    r"""The mixture :math:`p(y) = \frac1S \sum_s p(y \mid f_s(x), \sigma_s)`, marginal an output.
+    r"""The mixture :math:`p(y) = \frac1S \sum_s p(y \mid f_s(x), \sigma_s)`, marginally per output.
 
-    Mean and variance are exact sums; quantiles invert the mixture's distribution function. The split is the law of
-    total variance: aleatoric is the mean variance of the components, epistemic the variance of their means.
+    Mean and variance are exact sums; quantiles invert the mixture's distribution function. The variance is split by
+    the law of total variance: aleatoric is the mean variance of the components, epistemic the variance of their means.
     """
 
     @property
@@ -36,15 +36,15 @@ class NumberPredictive(QuantityPredictive):
 
 
 def _mode_and_entropy(likelihood, outputs, noise):
-    """Both from the mixture's log density at nodes around each component: h = -mean_s E_s[log p]."""
-    num, some = outputs.shape[0], some_components(outputs, noise)
-    few = some[0].shape[0]
-    values = components(lambda d: marginals.icdf(d, jnp.asarray(ndtr(_NODES))), likelihood, *some)
-    nodes = values.reshape(-1, *values.shape[2:])  # components and scores together
+    """Mode and entropy, from the mixture's log density at nodes around each component: h = -mean_s E_s[log p]."""
+    num, chosen = outputs.shape[0], some_components(outputs, noise)
+    num_chosen = chosen[0].shape[0]
+    values = components(lambda d: marginals.icdf(d, jnp.asarray(ndtr(_NODES))), likelihood, *chosen)
+    nodes = values.reshape(-1, *values.shape[2:])  # components and nodes flattened together
     log_p = components(lambda d: jax.vmap(d.log_prob)(nodes), likelihood, outputs, noise)
     log_p = logsumexp(log_p, axis=0) - jnp.log(num)
     mode = jnp.take_along_axis(nodes, jnp.argmax(log_p, axis=0)[None], axis=0)[0]
-    weights = jnp.tile(jnp.asarray(_WEIGHTS / _WEIGHTS.sum() / few), few)
+    weights = jnp.tile(jnp.asarray(_WEIGHTS / _WEIGHTS.sum() / num_chosen), num_chosen)
     return mode, -jnp.tensordot(weights, log_p, axes=1)
 
 

@@ -1,4 +1,4 @@
-"""The outputs of many networks at many points, block by block."""
+"""The outputs of many networks at many points, computed in blocks."""
 
 import dataclasses
 import math
@@ -16,21 +16,21 @@ from tunbridge.core.types import Network, Params, PyTree
 from tunbridge.model.model import Model
 
 _BLOCK_NUMBERS = 2**22
-"""How many numbers a block of outputs may hold."""
+"""The largest number of elements in a block of outputs."""
 _BLOCK_ROWS = 2**14
-"""How many rows go through the network at once: its hidden layers are wider than its ends."""
+"""The most rows evaluated at once: hidden layers are wider than inputs and outputs."""
 _TOGETHER = 32
-"""How many networks an accelerator evaluates at once."""
+"""The most networks that an accelerator evaluates at once."""
 _CACHE_NUMBERS = 2**24
-"""Up to this size all outputs are kept once computed."""
+"""Outputs of at most this many elements are cached."""
 
 
 class Outputs:
     """Outputs (components, points, outputs) of a model with stacked parameters.
 
-    They are computed when asked for (parameters too, where a function gives them), or `known`, or some columns of
-    others: `within` is these others, and which. With a `centre` the network is taken for linear around it. `joined` are
-    several others, one after another.
+    They are computed lazily (parameters too, where a function returns them), unless they are `known`, or are columns of
+    other outputs (`within`: those outputs and the slice of columns), or concatenate several others (`joined`). With a
+    `centre` the network is linearised around it.
     """
 
     def __init__(
@@ -49,71 +49,71 @@ class Outputs:
 
     @property
     def params(self) -> Params:
-        """Stacked parameters, drawn when they are first asked for."""
+        """Stacked parameters, drawn on first access."""
         if not isinstance(self._params, Params):
             self._params = self._params()
         return self._params
 
     @property
     def num_components(self) -> int:
-        """How many networks there are."""
+        """Number of networks."""
         return self._size[0]
 
     @property
     def num_outputs(self) -> int:
-        """Of each."""
+        """Number of outputs of each network."""
         return self._size[1]
 
     @cached_property
     def _size(self) -> tuple[int, int]:
-        """How many components there are, and outputs."""
+        """Numbers of components and outputs."""
         if self._within is not None:
-            whole, own = self._within
-            return whole.num_components, own.stop - own.start
+            outer, columns = self._within
+            return outer.num_components, columns.stop - columns.start
         if self._joined:
             return sum(part.num_components for part in self._joined), self._joined[0].num_outputs
-        like = self._cached
-        if like is None:
-            _ = self.params  # drawn here, not while shapes are traced
-            like = jax.eval_shape(self._forward, self.x[:1])
-        return like.shape[0], like.shape[-1]
+        outputs = self._cached
+        if outputs is None:
+            _ = self.params  # draw them here, not while shapes are traced
+            outputs = jax.eval_shape(self._forward, self.x[:1])
+        return outputs.shape[0], outputs.shape[-1]
 
     @staticmethod
     def join(parts: "list[Outputs]") -> "Outputs":
-        """The components of several, one after another."""
+        """Concatenate the components of several outputs."""
         noise = jax.tree.map(lambda *leaves: np.concatenate(leaves), *(part.params.noise for part in parts))
         return Outputs(parts[0].model, Params((), (), noise), parts[0].x, joined=tuple(parts))
 
     def answer(self, question: Callable, *rows: Any, common: tuple = (), cost: int = 1) -> Any:
-        """The rows of ``question(likelihood, outputs, noise, *common, *rows)``, block by block.
+        """Evaluate ``question(likelihood, outputs, noise, *common, *rows)`` for all points, block by block.
 
-        `question` sees outputs (components, block, outputs) and gives arrays with leading axis block; it is a
-        function defined once, so that it compiles once. `rows` have leading axis points. `cost` is how many numbers
-        it makes of each output.
+        `question` takes outputs (components, block, outputs) and returns arrays with leading axis block; it must be a
+        function defined once, so that it compiles once. `rows` have leading axis points. `cost` is the number of
+        elements it computes per output.
         """
         num = len(self.x)
         width = self.num_components * self.num_outputs
         size = _rows(num, max(1, _BLOCK_NUMBERS // (width * cost)))
 
-        def block(own: slice, fill: Callable) -> Any:
-            outputs, parts = self._block(own.start, own.stop, size), [fill(row[own]) for row in rows]
-            return _ask(question, self.model.likelihood, outputs, self.params.noise, *common, *parts)
+        def block(span: slice, fill: Callable) -> Any:
+            outputs, filled_rows = self._block(span.start, span.stop, size), [fill(row[span]) for row in rows]
+            return _ask(question, self.model.likelihood, outputs, self.params.noise, *common, *filled_rows)
 
         return jax.device_put(blockwise(block, num, size))
 
     def task(self, number: int) -> "Outputs":
-        """The part of one task, by its number, of a `MultiTask` likelihood."""
+        """The outputs of one task of a `MultiTask` likelihood, by its number."""
         likelihood: Any = self.model.likelihood
         model = dataclasses.replace(self.model, likelihood=likelihood.tasks[number])
         noise = self.params.noise[number] if self.params.noise else ()
         stop = sum(likelihood.outputs[: number + 1])
-        own = slice(stop - likelihood.outputs[number], stop)
-        return Outputs(model, self.params._replace(noise=noise), self.x, within=(self, own))
+        columns = slice(stop - likelihood.outputs[number], stop)
+        return Outputs(model, self.params._replace(noise=noise), self.x, within=(self, columns))
 
     def _block(self, start: int, stop: int, size: int) -> Any:
         if self._within is not None:
-            whole, own = self._within
-            return whole._block(start, stop, size)[..., own]
+            outer, columns = self._within
+            return outer._block(start, stop, size)[..., columns]
         if self._joined:
             return np.concatenate([part._block(start, stop, size) for part in self._joined])
         if self._cached is None and len(self.x) * self.num_components * self.num_outputs > _CACHE_NUMBERS:
@@ -127,8 +127,10 @@ class Outputs:
     def _forward_blocks(self) -> list[np.ndarray]:
         features = math.prod(self.x.shape[1:])
         size = _rows(len(self.x), max(1, _BLOCK_NUMBERS // features))
-        own = blocks(len(self.x), size)
-        return [np.asarray(self._forward(filled(self.x[rows], size)))[:, : rows.stop - rows.start] for rows in own]
+        row_blocks = blocks(len(self.x), size)
+        return [
+            np.asarray(self._forward(filled(self.x[rows], size)))[:, : rows.stop - rows.start] for rows in row_blocks
+        ]
 
     def _forward(self, x: Any) -> Array:
         if self.centre is None:
@@ -138,19 +140,19 @@ class Outputs:
 
 @once
 def _forward(model: Model, params: Params, x: Array) -> Array:
-    """Outputs (components, points, outputs)."""
-    return _one_by_one(lambda one: model.outputs(one, x), params)
+    """Outputs (components, points, outputs) of a model with stacked parameters."""
+    return _one_by_one(lambda component: model.outputs(component, x), params)
 
 
 def forward(network: Network, weights: PyTree, x: Array) -> Array:
     """Outputs (components, points, outputs) of networks with stacked weights."""
     if jax.tree.leaves(weights)[0].shape[0] == 1:
         return network.apply(jax.tree.map(lambda leaf: leaf[0], weights), x)[None]
-    return _one_by_one(lambda one: network.apply(one, x), weights)
+    return _one_by_one(lambda component: network.apply(component, x), weights)
 
 
 def _one_by_one(function: Callable[[PyTree], Array], stacked: PyTree) -> Array:
-    """A network after another on a CPU, all at once elsewhere."""
+    """Map over networks: one after another on a CPU, up to 32 at once elsewhere."""
     num = jax.tree.leaves(stacked)[0].shape[0]
     together = 1 if jax.default_backend() == "cpu" else min(num, _TOGETHER)
     return jax.lax.map(function, stacked, batch_size=together)
@@ -158,10 +160,10 @@ def _one_by_one(function: Callable[[PyTree], Array], stacked: PyTree) -> Array:
 
 @once
 def _linear(model: Model, centre: Params, params: Params, x: Array) -> Array:
-    """The same of the network's linearisation: f(c) + J (w - c) for each component's w."""
-    outputs, along = jax.linearize(lambda raw: model.outputs(centre._replace(weights=raw), x), centre.weights)
-    away = jax.tree.map(lambda many, one: many - one[None], params.weights, centre.weights)
-    return _one_by_one(lambda step: outputs + along(step), away)
+    """Outputs of the network linearised at c, f(c) + J (w - c), for each component's w."""
+    outputs, jvp = jax.linearize(lambda raw: model.outputs(centre._replace(weights=raw), x), centre.weights)
+    steps = jax.tree.map(lambda leaf, centre_leaf: leaf - centre_leaf[None], params.weights, centre.weights)
+    return _one_by_one(lambda step: outputs + jvp(step), steps)
 
 
 def _asked(question: Callable, likelihood: Any, outputs: Array, noise: PyTree, *rows: Any) -> Any:
@@ -172,10 +174,11 @@ _ask = once(_asked, static_argnums=0)
 
 
 def _rows(num: int, most: int) -> int:
-    """How many rows a block has, for `num` in all.
+    """Number of rows per block, for `num` rows in all.
 
-    A few sizes, so that a few programs serve tables of any length: powers of two from 64, from 1,024 on its multiples.
-    In blocks of one size a row's answer is the same to the bit whatever its company, in others the same to rounding.
+    Sizes are powers of two from 64 to 1,024, then multiples of 1,024, so that few programs are compiled for tables of
+    any length. In blocks of the same size a row's result is bit-identical whatever the other rows; between block sizes
+    it agrees to rounding.
     """
     size = max(64, 1 << (num - 1).bit_length()) if num <= 1024 else -(-num // 1024) * 1024
     return min(size, _BLOCK_ROWS, most)

@@ -1,4 +1,4 @@
-"""The answer in brief: what is expected, and its two uncertainties, as one function of x without a predictive."""
+"""Mean or class probabilities with aleatoric and epistemic uncertainty, computed without a predictive object."""
 
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from tunbridge.predict.quantities import moments
 
 
 class Parts(NamedTuple):
-    """What a `Predictive` says: of numbers means and variances, of classes probabilities and nats."""
+    """A predictive in brief: means and variances for numbers, probabilities and entropies in nats for classes."""
 
     expected: Array
     """The mean (points, outputs), or probabilities (points, classes)."""
@@ -22,12 +22,12 @@ class Parts(NamedTuple):
 
 
 def parts(likelihood: Any, outputs: Array, noise: PyTree) -> Parts:
-    """From the outputs of networks, (networks, points, outputs)."""
+    """Return `Parts` computed from the outputs of networks, (networks, points, outputs)."""
     question = split_entropy if isinstance(likelihood, OfClasses) else moments
     return Parts(*question(likelihood, outputs, noise))
 
 
 def check_one_task(likelihood: Any) -> None:
-    """InputError for several tasks, which have no one answer."""
+    """Raise InputError for a likelihood of several tasks, which have no single answer."""
     if isinstance(likelihood, MultiTask):
-        raise InputError("a model of one task", "several", "Use predict, whose tasks answer one by one.")
+        raise InputError("a model of one task", "several", "Use predict, and the predictives in its .tasks.")

@@ -1,4 +1,4 @@
-"""The outputs of a posterior's networks as a predictive."""
+"""From the outputs of a posterior's networks to a predictive."""
 
 import numpy as np
 from jax import Array
@@ -17,18 +17,18 @@ from tunbridge.predict.tasks import TasksPredictive
 
 
 def push(outputs: Outputs) -> MixturePredictive:
-    """The predictive of networks with these outputs, equally weighted."""
+    """Return the predictive of equally weighted networks with these outputs."""
     likelihood = outputs.model.likelihood
     if isinstance(likelihood, MultiTask):
         return TasksPredictive(outputs, {name: push(outputs.task(i)) for i, name in enumerate(likelihood.names)})
-    for kind, made in _KINDS.items():
+    for kind, predictive in _KINDS.items():
         if isinstance(likelihood, kind):
-            return made(outputs)
+            return predictive(outputs)
     return NumberPredictive(outputs)
 
 
 def push_outputs(model: Model, outputs: Array, noise: PyTree, x: np.ndarray) -> MixturePredictive:
-    """The predictive of networks whose outputs at x, (networks, points, outputs), are known already."""
+    """Return the predictive of networks from their known outputs at x, (networks, points, outputs)."""
     return push(Outputs(model, Params((), (), noise), x, outputs))
 
 

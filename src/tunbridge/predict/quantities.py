@@ -1,4 +1,4 @@
-"""What predictive distributions over numbers and over counts share: moments, quantiles, distribution functions."""
+"""The base class of predictives over numbers and counts: moments, quantiles, distribution functions."""
 
 import abc
 from collections.abc import Callable
@@ -17,16 +17,16 @@ from tunbridge.predict.marginals import components
 from tunbridge.predict.mixture import MixturePredictive
 
 MOST_COMPONENTS = 32
-"""Around how many components the mode is sought and the entropy of numbers integrated."""
+"""The most components around which the mode is searched and the entropy of numbers is integrated."""
 
 
 class QuantityPredictive(MixturePredictive):
-    """A mixture over quantities, marginal an output."""
+    """A mixture over numbers or counts, marginally per output."""
 
     @property
     @abc.abstractmethod
     def _inverse(self) -> Callable:
-        """The question for quantiles at levels, (points, levels, outputs)."""
+        """The function, for `Outputs.answer`, that computes quantiles (points, levels, outputs)."""
 
     @property
     @abc.abstractmethod
@@ -35,12 +35,12 @@ class QuantityPredictive(MixturePredictive):
 
     @property
     def mode(self) -> Array:
-        """The most probable value near some component's middle, (points, outputs)."""
+        """The most probable value found near the components' centres, (points, outputs)."""
         return self._profile[0]
 
     @property
     def entropy(self) -> Array:
-        """Of each output, in nats, (points, outputs): differential for numbers."""
+        """Entropy of each output in nats, (points, outputs); differential entropy for numbers."""
         return self._profile[1]
 
     @cached_property
@@ -82,19 +82,19 @@ class QuantityPredictive(MixturePredictive):
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
         common = np.atleast_1d(levels)
-        found = self._outputs.answer(self._inverse, common=(common,), cost=common.size)
-        return on_host(lambda values: values[:, 0] if levels.ndim == 0 else _swapped(values), found)
+        quantiles = self._outputs.answer(self._inverse, common=(common,), cost=common.size)
+        return on_host(lambda values: values[:, 0] if levels.ndim == 0 else _swapped(values), quantiles)
 
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y) an output, (..., points, outputs)."""
+        """P(Y <= y) per output, (..., points, outputs)."""
         values = np.asarray(y)
         num, width = self.mean.shape
         if values.shape[-2:] != (num, width):
             raise InputError(f"y of shape (..., {num}, {width})", f"shape {values.shape}", "Reshape y.")
         leading = values.shape[:-2]
         rows = _swapped(values.reshape(-1, num, width)).astype(jax.dtypes.canonicalize_dtype(float))
-        found = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
-        return on_host(lambda values: _swapped(values).reshape(*leading, num, width), found)
+        probs = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
+        return on_host(lambda values: _swapped(values).reshape(*leading, num, width), probs)
 
     def cdfs(self, y: Any) -> Array:
         """P(Y <= y) under each network, (networks, points, outputs)."""
@@ -110,7 +110,7 @@ def _swapped(values: np.ndarray) -> np.ndarray:
 
 
 def moments(likelihood, outputs, noise):
-    """Mean, mean variance of the components, variance of their means, (points, outputs) each."""
+    """Mean, mean variance of the components, and variance of their means, (points, outputs) each."""
     means, variances = components(lambda d: (marginals.mean(d), marginals.variance(d)), likelihood, outputs, noise)
     mean = jnp.mean(means, axis=0)
     return mean, jnp.mean(variances, axis=0), jnp.mean((means - mean[None]) ** 2, axis=0)
@@ -121,7 +121,7 @@ def _means(likelihood, outputs, noise):
 
 
 def some_components(outputs, noise):
-    """At most 32 components, evenly spaced among all."""
+    """Return at most 32 components, evenly spaced among all."""
     num = outputs.shape[0]
     chosen = np.unique(np.linspace(0, num - 1, min(num, MOST_COMPONENTS)).round().astype(int))
     return outputs[chosen], jax.tree.map(lambda leaf: leaf[chosen], noise)
@@ -129,8 +129,8 @@ def some_components(outputs, noise):
 
 def mixture_cdf(likelihood, outputs, noise, values):
     """P(Y <= values) of the mixture, for values (leading, points, outputs)."""
-    each = components(lambda d: jax.vmap(lambda y: marginals.cdf(d, y))(values), likelihood, outputs, noise)
-    return jnp.mean(each, axis=0)
+    cdfs = components(lambda d: jax.vmap(lambda y: marginals.cdf(d, y))(values), likelihood, outputs, noise)
+    return jnp.mean(cdfs, axis=0)
 
 
 def _cdf(likelihood, outputs, noise, rows):

@@ -1,4 +1,4 @@
-"""A predictive of standardised numbers, in the units they came in."""
+"""A predictive of standardised targets, converted to their original units."""
 
 from typing import Any
 
@@ -12,20 +12,22 @@ from tunbridge.predict.tasks import TasksPredictive
 
 
 def in_units(predictive: Predictive, shift: Any, scale: Any) -> Predictive:
-    """The predictive in the units of y, (columns,); of several tasks those of numbers are changed."""
+    """Return the predictive of shift + scale * y, (columns,) each; of several tasks only numbers are converted."""
     if not isinstance(predictive, TasksPredictive):
         return ScaledPredictive(predictive, shift, scale)
     tasks, start = {}, 0
-    for (name, task), wide in zip(predictive.tasks.items(), predictive.columns, strict=True):
-        own = slice(start, start := start + wide)
-        tasks[name] = ScaledPredictive(task, shift[own], scale[own]) if isinstance(task, NumberPredictive) else task
+    for (name, task), width in zip(predictive.tasks.items(), predictive.columns, strict=True):
+        columns = slice(start, start := start + width)
+        tasks[name] = (
+            ScaledPredictive(task, shift[columns], scale[columns]) if isinstance(task, NumberPredictive) else task
+        )
     return TasksPredictive(predictive.outputs, tasks, shift, scale)
 
 
 class ScaledPredictive(AbstractPredictive):
-    """The distribution of shift + scale * y where `predictive` is that of y; shift and scale are (outputs,).
+    """The distribution of shift + scale * y, where `predictive` is that of y; shift and scale are (outputs,).
 
-    Its answers are float64 of NumPy whatever the precision of JAX: values far from zero keep their digits.
+    Results are NumPy float64 whatever the precision of JAX, so that values far from zero keep their digits.
     """
 
     def __init__(self, predictive: Predictive, shift: Any, scale: Any):
@@ -34,71 +36,71 @@ class ScaledPredictive(AbstractPredictive):
 
     @property
     def mean(self) -> Any:
-        """In the units of y."""
+        """Mean, in the original units."""
         return self._out(self._inner.mean)
 
     @property
     def mode(self) -> Any:
-        """In the units of y."""
+        """Mode, in the original units."""
         return self._out(self._inner.mode)
 
     @property
     def std(self) -> Any:
-        """In the units of y."""
+        """Standard deviation, in the original units."""
         return np.sqrt(self.total)
 
     @property
     def functions(self) -> Any:
-        """In the units of y."""
+        """Mean under each network, in the original units."""
         return self._out(self._inner.functions)
 
     @property
     def variance(self) -> Any:
-        """In squared units."""
+        """Variance, in squared original units."""
         return self.total
 
     @property
     def aleatoric(self) -> Any:
-        """In squared units."""
+        """Aleatoric variance, in squared original units."""
         return np.asarray(self._inner.aleatoric) * self._scale[None] ** 2
 
     @property
     def epistemic(self) -> Any:
-        """In squared units."""
+        """Epistemic variance, in squared original units."""
         return np.asarray(self._inner.epistemic) * self._scale[None] ** 2
 
     @property
     def entropy(self) -> Any:
-        """In nats, of y in its units."""
+        """Entropy in nats, for the original units."""
         return np.asarray(self._inner.entropy) + np.log(self._scale)[None]
 
     def quantile(self, q: Any) -> Any:
-        """In the units of y."""
+        """Quantiles, in the original units."""
         return self._out(self._inner.quantile(q))
 
     def cdf(self, y: Any) -> Any:
-        """P(Y <= y)."""
+        """P(Y <= y), for y in the original units."""
         return self._inner.cdf(self._in(y))
 
     def log_prob(self, y: Any) -> Any:
-        """Log p(y), the log of the scale subtracted."""
+        """Log p(y) in the original units, (points,): the log of the scale is subtracted."""
         return np.asarray(self._inner.log_prob(self._rows(y))) - np.sum(np.log(self._scale))
 
     def log_probs(self, y: Any) -> Any:
-        """Log p(y) under each network, the log of the scale subtracted."""
+        """Log p(y) under each network, in the original units: the log of the scale is subtracted."""
         return np.asarray(self._inner.log_probs(self._rows(y))) - np.sum(np.log(self._scale))
 
     def cdfs(self, y: Any) -> Any:
-        """P(Y <= y) under each network."""
+        """P(Y <= y) under each network, for y in the original units."""
         return self._inner.cdfs(self._rows(y))
 
     def replicates(self, key: Key) -> Any:
-        """In the units of y."""
+        """A draw from each network, in the original units."""
         return self._out(self._inner.replicates(key))
 
     @checked
     def sample(self, key: Key, num: Count) -> Any:
-        """In the units of y."""
+        """Draws, in the original units."""
         return self._out(self._inner.sample(key, num))
 
     def _out(self, values: Any) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Predictive distributions of numbers whose noise was integrated out: Student's t, in closed form."""
+"""Predictive distributions over numbers with the noise variance integrated out: Student's t, in closed form."""
 
 from typing import Any
 
@@ -13,20 +13,20 @@ from tunbridge.predict.outputs import Outputs
 
 
 class StudentPredictive(NumberPredictive):
-    r"""Numbers whose outputs are Student's t, :math:`y \sim t_\nu(\mu, s)`: no draws.
+    r"""Student's t per output, :math:`y \sim t_\nu(\mu, s)`, in closed form.
 
     Outputs that share their noise are jointly a multivariate t. Aleatoric is the mean variance of the noise, epistemic
-    the variance of the network's output. What is asked of single networks (`functions`, `log_probs`, `sample`) is
-    answered by draws.
+    the variance of the network's output. What concerns single networks (`functions`, `log_probs`, `sample`) is computed
+    from draws.
 
     Parameters
     ----------
     outputs
-        Those of drawn networks, computed when they are asked for.
+        Outputs of drawn networks, computed lazily.
     mean, stretch
-        The centre, and how many times larger than that of the noise alone the squared scale is, (points, outputs).
+        The centre, and the ratio of the squared scale to that of the noise alone, (points, outputs).
     shape, rate
-        Of the inverse-gamma posterior of the variance of the noise, (1,) if outputs share it, or (outputs,).
+        Parameters of the inverse-gamma posterior of the noise variance, (1,) if outputs share it, or (outputs,).
     """
 
     def __init__(self, outputs: Outputs, mean: Any, stretch: Any, shape: Any, rate: Any):
@@ -51,7 +51,7 @@ class StudentPredictive(NumberPredictive):
         return self._mean, jax.device_put(np.log(self._scale) + constant[None])
 
     def quantile(self, q: Any) -> Array:
-        """Of the t, (points, outputs); for several levels (levels, points, outputs)."""
+        """Quantiles of the t, (points, outputs); for several levels (levels, points, outputs)."""
         levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
@@ -60,7 +60,7 @@ class StudentPredictive(NumberPredictive):
         return jax.device_put(np.asarray(self._mean, np.float64)[lead] + scores * self._scale[lead])
 
     def cdf(self, y: Any) -> Array:
-        """P(Y <= y) an output, (..., points, outputs)."""
+        """P(Y <= y) per output, (..., points, outputs)."""
         values = np.asarray(y, np.float64)
         if values.shape[-2:] != self._mean.shape:
             raise InputError(f"y of shape (..., {self._mean.shape})", f"shape {values.shape}", "Reshape y.")

@@ -16,36 +16,36 @@ from tunbridge.predict.outputs import Outputs
 
 
 class TasksPredictive(MixturePredictive):
-    """All tasks of a `MultiTask` likelihood: jointly `log_prob` and `sample`, and each by itself in `tasks`.
+    """The tasks of a `MultiTask` likelihood: jointly in `log_prob` and `sample`, and each by itself in `tasks`.
 
-    Uncertainty is a dict a task, since tasks differ in their units. Given the network tasks are independent; what they
-    share is that one network serves them all.
+    Uncertainties are dicts with one entry per task, since tasks differ in their units. Tasks are independent given the
+    network, and dependent through it.
 
     Parameters
     ----------
     outputs
-        Of the whole network.
+        Outputs of the whole network, for all tasks.
     tasks
-        By name, the predictive of each task.
+        The predictive of each task, by name.
     shift, scale
-        The units of y, (columns,): its columns are shift + scale times what the likelihood scores; None is as scored.
+        The units of y, (columns,): y is shift + scale times what the likelihood scores. None leaves those units.
     """
 
     def __init__(self, outputs: Outputs, tasks: dict[str, AbstractPredictive], shift: Any = None, scale: Any = None):
         super().__init__(outputs)
         self.tasks = tasks
-        wide = sum(self.columns)
-        self._shift = np.zeros(wide) if shift is None else np.asarray(shift, np.float64)
-        self._scale = np.ones(wide) if scale is None else np.asarray(scale, np.float64)
+        width = sum(self.columns)
+        self._shift = np.zeros(width) if shift is None else np.asarray(shift, np.float64)
+        self._scale = np.ones(width) if scale is None else np.asarray(scale, np.float64)
 
     @property
     def outputs(self) -> Outputs:
-        """Of the whole network."""
+        """Outputs of the whole network, for all tasks."""
         return self._outputs
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """How many columns of y each task has."""
+        """Number of columns of y of each task."""
         return cast(MultiTask, self._outputs.model.likelihood).columns
 
     @property
@@ -64,54 +64,54 @@ class TasksPredictive(MixturePredictive):
 
     @property
     def functions(self) -> Array:
-        """What each network expects of all tasks, (networks, points, outputs and classes)."""
+        """Means or class probabilities of all tasks under each network, (networks, points, outputs and classes)."""
         return jnp.concatenate([jnp.asarray(task.functions) for task in self.tasks.values()], axis=-1)
 
     @property
     def entropy(self) -> Any:
-        """By task, in nats."""
+        """Entropy of each task, in nats, by name."""
         return {name: task.entropy for name, task in self.tasks.items()}
 
     @property
     def total(self) -> Any:
-        """By task: variances or nats."""
+        """Total uncertainty of each task by name: variances or nats."""
         return {name: task.total for name, task in self.tasks.items()}
 
     @property
     def aleatoric(self) -> Any:
-        """By task: variances or nats."""
+        """Aleatoric uncertainty of each task by name: variances or nats."""
         return {name: task.aleatoric for name, task in self.tasks.items()}
 
     @property
     def epistemic(self) -> Any:
-        """By task: variances or nats."""
+        """Epistemic uncertainty of each task by name: variances or nats."""
         return {name: task.epistemic for name, task in self.tasks.items()}
 
     @property
     def mean(self) -> Array:
-        """Of a task only."""
+        """Raise InputError: only a single task has it; see `tasks`."""
         raise self._ask("a mean")
 
     @property
     def variance(self) -> Array:
-        """Of a task only."""
+        """Raise InputError: only a single task has it; see `tasks`."""
         raise self._ask("a variance")
 
     @property
     def probs(self) -> Array:
-        """Of a task only."""
+        """Raise InputError: only a single task has it; see `tasks`."""
         raise self._ask("class probabilities")
 
     def quantile(self, q: Any) -> Array:
-        """Of a task only."""
+        """Raise InputError: only a single task has it; see `tasks`."""
         raise self._ask("quantiles")
 
     def cdf(self, y: Any) -> Array:
-        """Of a task only."""
+        """Raise InputError: only a single task has it; see `tasks`."""
         raise self._ask("a distribution function")
 
     def cdfs(self, y: Any) -> Array:
-        """Of a task only."""
+        """Raise InputError: only a single task has it; see `tasks`."""
         raise self._ask("a distribution function for each network")
 
     def log_prob(self, y: Any) -> Any:

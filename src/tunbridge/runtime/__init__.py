@@ -1,1 +1,1 @@
-"""How a loop is driven: batches, chunks, members, progress, checkpoints."""
+"""The loop that runs every method: batches, chunks of steps, members, progress, checkpoints."""

@@ -1,8 +1,8 @@
-"""Checkpoints: an atomic save, a resume equal to the bit, kept draws streamed to disk.
+"""Checkpoints: saves are atomic, a resumed run is bitwise equal, and kept draws are streamed to disk.
 
-The order is what makes a kill harmless at any moment: draws are appended and synced first; then the state goes
-to a temporary file, is synced and renamed over the old one. A state names how many draws belong to it, and the
-checksum of their bytes; whatever a killed process had appended beyond that is cut off on loading.
+The order of writes makes a kill harmless at any moment: draws are appended and synced first; then the state is written
+to a temporary file, synced, and renamed over the old one. A state records how many draws belong to it and the checksum
+of their bytes; whatever a killed process had appended beyond them is cut off on loading.
 """
 
 import os
@@ -23,11 +23,11 @@ from tunbridge.runtime.fingerprint import to_host
 FORMAT = 2
 _COUNTS = ("format", "kept", "record", "checksum")
 _BLOCK = 1 << 24
-"""Bytes that are read at once where a file is only checked."""
+"""Bytes read at a time when a checksum is computed."""
 
 
 def _from_bytes(data: bytes | np.ndarray, like: Any) -> Any:
-    """The inverse of `to_host` and `tobytes`, in the dtype and shape of `like`."""
+    """Inverse of `to_host` followed by `tobytes`: an array with the dtype and shape of `like`."""
     if jnp.issubdtype(like.dtype, jax.dtypes.prng_key):
         numbers = jax.eval_shape(jax.random.key_data, like)
         impl = jax.random.key_impl(jnp.empty((), like.dtype))
@@ -36,14 +36,14 @@ def _from_bytes(data: bytes | np.ndarray, like: Any) -> Any:
 
 
 class Checkpoint:
-    """The folder of one lane of one run. Whoever uses it holds the folder of the run (`files.locked`).
+    """The checkpoint folder of one lane of a run. The caller holds the lock of the run's folder (`files.locked`).
 
     Parameters
     ----------
     folder
-        Made if it is not there.
+        Created if it does not exist.
     identity
-        The `fingerprint` of the run: a folder that holds another is refused.
+        The `fingerprint` of the run; a folder with another fingerprint is refused.
     """
 
     def __init__(self, folder: str | os.PathLike, identity: str):
@@ -52,7 +52,10 @@ class Checkpoint:
         self._kept, self._checksum = 0, 0
 
     def load(self, state_like: PyTree, facts_like: dict[str, float]) -> tuple[PyTree, dict] | None:
-        """(state, facts) of the last save, with the shapes and the names of these, or None where there is none."""
+        """Return the (state, facts) saved last, or None if nothing was saved.
+
+        Shapes are those of `state_like`, names those of `facts_like`; CheckpointError if the file does not match.
+        """
         files.remove_unfinished(self._state)
         if not self._state.exists():
             return None
@@ -75,7 +78,7 @@ class Checkpoint:
         kinds: dict[str, Any] = {**dict.fromkeys(_COUNTS, int), **{name: type(value) for name, value in like.items()}}
         known = facts if isinstance(facts, dict) else {}
         if not all(isinstance(known.get(name), kind) and known[name] >= 0 for name, kind in kinds.items()):
-            raise self._damaged(self._state, "its facts are not those of a checkpoint.")
+            raise self._damaged(self._state, "its metadata is not that of a checkpoint.")
         if facts["format"] > FORMAT:
             raise CheckpointError(f"{self._state} was written by a newer Tunbridge. Upgrade to resume it.")
         if facts["format"] < FORMAT or facts.get("identity") != self.identity:
@@ -84,17 +87,17 @@ class Checkpoint:
                 "Tunbridge differ. Resume with the same ones, or name another folder."
             )
 
-    def _check_draws(self, wanted: int) -> None:
-        """Cut the file to the bytes that belong to the state, and compare their checksum."""
+    def _check_draws(self, expected: int) -> None:
+        """Truncate the file to the bytes that belong to the state, and verify their checksum."""
         size = self._draws.stat().st_size if self._draws.exists() else 0
-        if size < wanted:
-            raise self._damaged(self._draws, f"{size} bytes of {wanted}")
-        os.truncate(self._draws, wanted)
-        found = 0
+        if size < expected:
+            raise self._damaged(self._draws, f"{size} bytes of {expected}")
+        os.truncate(self._draws, expected)
+        checksum = 0
         with open(self._draws, "rb") as file:
             while block := file.read(_BLOCK):
-                found = zlib.crc32(block, found)
-        self._compare(found)
+                checksum = zlib.crc32(block, checksum)
+        self._compare(checksum)
 
     def _compare(self, checksum: int) -> None:
         if checksum != self._checksum:
@@ -104,7 +107,7 @@ class Checkpoint:
         return CheckpointError(f"{path} is damaged ({why.rstrip('.')}). Delete the folder {self.folder} to start anew.")
 
     def save(self, state: PyTree, records: np.ndarray, facts: dict) -> None:
-        """Append draws (num, bytes), then replace the state."""
+        """Append the draws `records` (num, bytes), then replace the state."""
         self.folder.mkdir(parents=True, exist_ok=True)
         record = int(records.shape[1])
         checksum = self._checksum
@@ -122,23 +125,23 @@ class Checkpoint:
     def _append(self, block: memoryview, start: int) -> None:
         """Write a block behind the first `start` bytes, in place of what an interrupted save may have left there."""
         with open(self._draws, "ab") as file:
-            if (size := file.tell()) < start:  # to truncate would fill it with zeros
+            if (size := file.tell()) < start:  # truncating would extend it with zeros
                 raise self._damaged(self._draws, f"{size} bytes of {start}")
             file.truncate(start)
             file.write(block)
             files.sync(file)
 
     def draws(self, record: int) -> np.ndarray:
-        """All draws on disk, (num, bytes)."""
+        """All draws on disk, (num, bytes), after verifying their checksum."""
         if not self._kept:
             return np.zeros((0, record), np.uint8)
-        found = np.fromfile(self._draws, np.uint8)
-        self._compare(zlib.crc32(found.data))
-        return found.reshape(self._kept, record)
+        records = np.fromfile(self._draws, np.uint8)
+        self._compare(zlib.crc32(records.data))
+        return records.reshape(self._kept, record)
 
 
 def pack(kept: PyTree, count: int, like: PyTree) -> np.ndarray:
-    """The first `count` entries of each leaf, as one row of bytes an entry; `like` is one entry."""
+    """Pack the first `count` entries of each leaf into bytes, one row per entry; `like` is a single entry."""
     rows = np.zeros((count, num_bytes(like)), np.uint8)
     if count and rows.shape[1]:
         leaves = [np.ascontiguousarray(to_host(leaf)[:count]) for leaf in jax.tree.leaves(kept)]
@@ -147,7 +150,7 @@ def pack(kept: PyTree, count: int, like: PyTree) -> np.ndarray:
 
 
 def unpack(records: np.ndarray, like: PyTree) -> PyTree:
-    """The inverse of `pack`."""
+    """Inverse of `pack`: a tree with a leading axis of entries."""
     leaves, treedef = jax.tree.flatten(like)
     columns = np.split(records, np.cumsum([num_bytes(leaf) for leaf in leaves])[:-1], axis=1) if leaves else []
     arrays = [

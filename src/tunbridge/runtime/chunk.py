@@ -1,11 +1,11 @@
-"""Some steps of a method in one jitted program, whose start and stop are traced.
+"""A chunk: several steps of a method in one jitted program, whose first and last step are traced.
 
-One program serves warm-up, sampling, any thinning and the last short chunk. Nothing here depends on where chunks
-begin or end (at multiples of a stride), so results are equal to the bit however a run is cut.
+One program serves warm-up, sampling, any thinning and the last short chunk. Results do not depend on where chunks begin
+or end (at multiples of a stride), so they are bitwise equal however a run is divided.
 
-An accelerator waits for the host wherever the host decides: whether a loop goes on, which branch is taken. Steps
-therefore go by in strides, whose number of steps the program knows; decisions are taken between them. A CPU has strides
-of one step.
+An accelerator waits for the host at every decision: whether a loop continues, which branch is taken. Steps are
+therefore grouped into strides of a static number of steps, and decisions are taken between strides. On a CPU a stride
+is one step.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ from tunbridge.core.tree import num_bytes, strong
 from tunbridge.core.types import Key, Params, PyTree
 
 _BUFFER_BYTES, _BUFFER_BYTES_TOGETHER = 2**22, 2**26
-"""What kept entries may take within a chunk: of one member, and of all that advance together."""
+"""Bytes of kept entries within a chunk: of a single member, and of all members that advance together."""
 _MOST_KEPT = 1024
 
 
@@ -37,41 +37,41 @@ class Plan(NamedTuple):
     thin: Any
 
     def kept(self, step: int) -> int:
-        """How many are kept by the end of `step` steps."""
+        """Number of entries kept after `step` steps."""
         return max(0, (step - self.warmup) // self.thin)
 
 
 class Carry(NamedTuple):
-    """What one chunk hands to the next."""
+    """State of a member between chunks."""
 
     state: PyTree
     info: Any
     """The last step's statistics; `info.result` is a `Result`."""
     report: PyTree
-    """What the member said at its last meeting, or would have said at its start."""
+    """The member's report at its last meeting; before the first one, its report at the start."""
     failure: Array
-    """-1, or where the first step failed and how, in one number: `failure_of` reads it."""
+    """-1, or the first failed step and its `Result` encoded in one integer, which `failure_of` decodes."""
 
 
 def failure_of(number: int) -> tuple[int, Result] | None:
-    """The step that failed first, and how; None if none did."""
+    """Decode `Carry.failure`: the step that failed first and its `Result`, or None if no step failed."""
     return None if number < 0 else (number // len(Result), Result(number % len(Result)))
 
 
 def member_keys(key: Key) -> Key:
-    """Each member's keys for its start, its first state, its batches and its steps, (members, 4)."""
+    """Keys of each member for its starting point, its first state, its batches and its steps, (members, 4)."""
     return keys.split(key, 4)
 
 
 @jax.jit
 def _step(method: Any, target: Any, key: Key, state: PyTree, batch: Data) -> tuple[PyTree, Any]:
-    """A method's step. It is a program within others so that it is traced once for all of them."""
+    """One step of a method. It is jitted on its own so that it is traced once for all programs that contain it."""
     return method.step(key, target, state, batch)
 
 
-def _begin(method: Any, target: Any, source: Any, own: Key, params: Params | None, warmup: Array) -> Carry:
-    """The first state of a member with these keys."""
-    key_start, key_init, key_batches, key_steps = own
+def _begin(method: Any, target: Any, source: Any, own_keys: Key, params: Params | None, warmup: Array) -> Carry:
+    """The `Carry` of a member before its first step."""
+    key_start, key_init, key_batches, key_steps = own_keys
     step = jnp.zeros((), jnp.int32)
     batch = source.batch(source.start(key_batches, step), step)
     if params is None:
@@ -83,19 +83,19 @@ def _begin(method: Any, target: Any, source: Any, own: Key, params: Params | Non
     return Carry(state, empty, method.report(state), jnp.full((), -1, jnp.int32))
 
 
-def capacity(one: PyTree, together: int) -> int:
-    """How many kept entries of this shape a chunk has room for, in each of the members that advance together."""
+def capacity(entry_like: PyTree, together: int) -> int:
+    """Number of kept entries of this shape that a chunk can hold per member, for `together` members in one program."""
     room = _BUFFER_BYTES if together == 1 else _BUFFER_BYTES_TOGETHER // together
-    return max(1, min(_MOST_KEPT, room // max(num_bytes(one), 1)))
+    return max(1, min(_MOST_KEPT, room // max(num_bytes(entry_like), 1)))
 
 
 def entry(method: Any, target: Any, carry: Carry) -> PyTree:
-    """A kept entry: what the method keeps of its state, and the step's statistics."""
+    """The entry to keep after a step: what the method keeps of its state, and the statistics of the step."""
     return method.keep(target, carry.state), carry.info
 
 
 def kept_shape(method: Any, target: Any, carry: Carry) -> PyTree:
-    """The shape of one kept entry."""
+    """Shapes of one kept entry."""
     return jax.eval_shape(entry, method, target, carry)
 
 
@@ -105,16 +105,16 @@ def _chunk(
     method: Any,
     target: Any,
     source: Any,
-    own: Key,
+    own_keys: Key,
     carry: Carry,
     start: Array,
     stop: Array,
     plan: Plan,
 ) -> tuple[Carry, PyTree]:
-    """Steps start, ..., stop - 1 of one of some members, and the entries kept on the way."""
-    _, _, key_batches, key_steps = own
-    one = kept_shape(method, target, carry)
-    slots = capacity(one, together) + 1  # the last one takes what is written but not kept
+    """Run steps start, ..., stop - 1 of one member; return its `Carry` and a buffer of the entries kept on the way."""
+    _, _, key_batches, key_steps = own_keys
+    entry_like = kept_shape(method, target, carry)
+    slots = capacity(entry_like, together) + 1  # the last slot takes entries that are written but not kept
 
     def step(t, carry, cursor):
         state, info = _step(method, target, fold_in(key_steps, t), carry.state, source.batch(cursor, t))
@@ -122,8 +122,8 @@ def _chunk(
         failure = jnp.where(first, t * len(Result) + info.result, carry.failure)
         return Carry(state, info, carry.report, failure)
 
-    def walk(number, inner):
-        carry, cursor = inner
+    def run_stride(number, carry_and_cursor):
+        carry, cursor = carry_and_cursor
         t = number * stride
         cursor = source.follow(key_batches, cursor, t)
         if stride == 1:
@@ -139,34 +139,34 @@ def _chunk(
         boundary = plan.warmup + (jax.lax.div(jnp.maximum(t - plan.warmup, 0), plan.thin) + 1) * plan.thin
         end = jnp.minimum(boundary, stop)
         first, last = (jax.lax.div(number, np.int32(stride)) for number in (t, end))
-        carry, cursor = jax.lax.fori_loop(first, last, walk, (carry, cursor))
+        carry, cursor = jax.lax.fori_loop(first, last, run_stride, (carry, cursor))
         due = end == boundary
-        found = jax.lax.cond(due, lambda: entry(method, target, carry), lambda: empty)
-        buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, found)
+        new_entry = jax.lax.cond(due, lambda: entry(method, target, carry), lambda: empty)
+        buffer = jax.tree.map(lambda b, e: b.at[count].set(e), buffer, new_entry)
         return end, carry, cursor, buffer, count + due
 
-    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), one)
-    buffer = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), one)
+    empty = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), entry_like)
+    buffer = jax.tree.map(lambda leaf: jnp.zeros((slots, *leaf.shape), leaf.dtype), entry_like)
     loop = (start, carry, source.start(key_batches, start), buffer, jnp.zeros((), jnp.int32))
     _, carry, _, buffer, _ = jax.lax.while_loop(lambda loop: loop[0] < stop, segment, loop)
     return carry, buffer
 
 
-def _meet(method: Any, target: Any, source: Any, reports: PyTree, step: Array, own: Key, carry: Carry) -> Carry:
-    """One member, with `step` steps behind it, after a meeting at which `reports`, with a leading axis, were heard."""
-    key_meet, _, key_batches, _ = own
+def _meet(method: Any, target: Any, source: Any, reports: PyTree, step: Array, own_keys: Key, carry: Carry) -> Carry:
+    """The `Carry` of one member after a meeting at step `step`; `reports` have a leading axis over its group."""
+    key_meet, _, key_batches, _ = own_keys
     batch = source.batch(source.start(key_batches, step), step)
     state = method.meet(fold_in(key_meet, step), target, carry.state, batch, reports)
     return carry._replace(state=state, report=method.report(carry.state))
 
 
 def _report(method: Any, state: PyTree) -> PyTree:
-    """What a member says at a meeting."""
+    """The report of a member at a meeting."""
     return method.report(state)
 
 
 def _report_all(method: Any, state: PyTree) -> PyTree:
-    """What each of some members says."""
+    """The reports of several members, with a leading axis."""
     return jax.vmap(method.report)(state)
 
 
@@ -176,26 +176,34 @@ chunk = jax.jit(partial(_chunk, 1), static_argnums=0)
 
 
 @jax.jit
-def meet_all(method: Any, target: Any, source: Any, reports: PyTree, step: Array, own: Key, carry: Carry) -> Carry:
-    """`meet` for many members at once, which all hear the same reports."""
-    return jax.vmap(partial(_meet, method, target, source, reports, step))(own, carry)
+def meet_all(method: Any, target: Any, source: Any, reports: PyTree, step: Array, own_keys: Key, carry: Carry) -> Carry:
+    """`meet` for several members at once, which all receive the same reports."""
+    return jax.vmap(partial(_meet, method, target, source, reports, step))(own_keys, carry)
 
 
 @jax.jit
-def begin_all(method: Any, target: Any, source: Any, own: Key, params: Params | None, warmup: Array) -> Carry:
-    """`begin` for many members at once."""
-    return jax.vmap(partial(_begin, method, target, source), in_axes=(0, 0, None))(own, params, warmup)
+def begin_all(method: Any, target: Any, source: Any, own_keys: Key, params: Params | None, warmup: Array) -> Carry:
+    """`begin` for several members at once."""
+    return jax.vmap(partial(_begin, method, target, source), in_axes=(0, 0, None))(own_keys, params, warmup)
 
 
 @partial(jax.jit, static_argnums=0)
 def chunk_all(
-    stride: int, method: Any, target: Any, source: Any, own: Key, carry: Carry, start: Array, stop: Array, plan: Plan
+    stride: int,
+    method: Any,
+    target: Any,
+    source: Any,
+    own_keys: Key,
+    carry: Carry,
+    start: Array,
+    stop: Array,
+    plan: Plan,
 ) -> tuple[Carry, PyTree]:
-    """`chunk` for many members at once."""
-    one_member = partial(_chunk, own.shape[0], stride, method, target, source)
-    return jax.vmap(one_member, in_axes=(0, 0, None, None, None))(own, carry, start, stop, plan)
+    """`chunk` for several members at once."""
+    chunk_of_member = partial(_chunk, own_keys.shape[0], stride, method, target, source)
+    return jax.vmap(chunk_of_member, in_axes=(0, 0, None, None, None))(own_keys, carry, start, stop, plan)
 
 
 def traced(plan: Plan) -> Plan:
-    """The plan as strongly typed numbers, which compile nothing anew."""
+    """The plan with strongly typed integers, so that other plans reuse the compiled program."""
     return Plan(*(np.int32(number) for number in plan))

@@ -1,4 +1,4 @@
-"""A digest of everything that decides a run: classes, settings, numbers, data, the code of functions."""
+"""A digest of everything that determines a run: classes, settings, values, data, the code of functions."""
 
 import dataclasses
 import functools
@@ -14,10 +14,10 @@ _PLAIN = (type(None), str, bytes, bool, int, float, complex, tuple, np.ndarray, 
 
 
 def fingerprint(*parts: Any) -> str:
-    """The same for the same run in another process, another for any other.
+    """Return a digest that is equal for equal runs, also in other processes, and differs for different runs.
 
-    Of a function: its code, defaults and closure, and the functions and constants of its own package that its code
-    names. Not seen are lists, dictionaries and objects that it finds outside, and what other packages do.
+    For a function the digest covers its code, defaults and closure, and the functions and constants of its own package
+    that its code names. It does not cover global lists, dictionaries and objects, nor the code of other packages.
     """
     digest = hashlib.sha256()
     _add(digest, parts, set())
@@ -25,9 +25,9 @@ def fingerprint(*parts: Any) -> str:
 
 
 def _add(digest: Any, thing: Any, seen: set[int]) -> None:
-    """Add what decides a thing, in an order that does not depend on the process.
+    """Add everything that determines an object to the digest, in an order that does not depend on the process.
 
-    Each piece comes behind its length, so that no two sequences of pieces are the same bytes.
+    Each piece is preceded by its length, so that different sequences of pieces never give the same bytes.
     """
 
     def put(piece: bytes) -> None:
@@ -42,7 +42,7 @@ def _add(digest: Any, thing: Any, seen: set[int]) -> None:
         put(f"{array.dtype}{array.shape}".encode())
         put(np.ascontiguousarray(array).tobytes())
         return
-    if id(thing) in seen:  # a function met before, or one that holds itself
+    if id(thing) in seen:  # a function added before, or one that refers to itself
         put(f"{getattr(thing, '__qualname__', '')} again".encode())
         return
     seen.add(id(thing))
@@ -65,7 +65,7 @@ def _parts(thing: Any) -> list[Any]:
         return [thing.func, thing.args, thing.keywords]
     if isinstance(thing, types.FunctionType):
         cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != types.CellType()]
-        return [thing.__qualname__, thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, _outside(thing)]
+        return [thing.__qualname__, thing.__code__, thing.__defaults__, thing.__kwdefaults__, cells, _globals_of(thing)]
     if isinstance(thing, types.CodeType):
         return [thing.co_code, list(thing.co_consts), list(thing.co_names)]
     if isinstance(thing, types.MethodType):
@@ -79,19 +79,20 @@ def _parts(thing: Any) -> list[Any]:
     return [getattr(thing, "__name__", ""), dict(getattr(thing, "__dict__", {}))]
 
 
-def _outside(function: types.FunctionType) -> dict[str, Any]:
-    """By name: the functions and constants that a function refers to in its module, functions of its package alone."""
-    found = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
+def _globals_of(function: types.FunctionType) -> dict[str, Any]:
+    """Globals that a function refers to, by name: constants, and functions of its own package."""
+    values = {name: function.__globals__[name] for name in _names(function.__code__) if name in function.__globals__}
     package = _package(function)
     return {
         name: thing
-        for name, thing in found.items()
-        if isinstance(thing, _PLAIN) or (isinstance(_bare(thing), types.FunctionType) and _package(thing) == package)
+        for name, thing in values.items()
+        if isinstance(thing, _PLAIN)
+        or (isinstance(_unwrapped(thing), types.FunctionType) and _package(thing) == package)
     }
 
 
-def _bare(thing: Any) -> Any:
-    """A function without what decorates it."""
+def _unwrapped(thing: Any) -> Any:
+    """The function inside its decorators."""
     while hasattr(thing, "__wrapped__"):
         thing = thing.__wrapped__
     return thing
@@ -99,7 +100,7 @@ def _bare(thing: Any) -> Any:
 
 def _names(code: types.CodeType) -> set[str]:
     inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    return {*code.co_names, *(name for each in inner for name in _names(each))}
+    return {*code.co_names, *(name for inner_code in inner for name in _names(inner_code))}
 
 
 def _package(function: Any) -> str:
@@ -107,7 +108,7 @@ def _package(function: Any) -> str:
 
 
 def to_host(leaf: Any) -> np.ndarray:
-    """An array in host memory; a PRNG key as its numbers."""
+    """Return an array in host memory; a PRNG key as its integer data."""
     if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         leaf = jax.random.key_data(leaf)
     return np.asarray(leaf)

@@ -1,4 +1,4 @@
-"""The only loop: chunks of steps, and between them progress, callbacks, checkpoints and early ends."""
+"""The loop that every method runs: chunks of steps, and between them progress, callbacks, checkpoints, early stops."""
 
 import dataclasses
 import logging
@@ -27,16 +27,16 @@ from tunbridge.runtime.progress import Bar
 logger = logging.getLogger(__name__)
 
 BATCH = 128
-"""The most rows of a step within a budget, where a method may take fewer than all."""
+"""Maximum batch size within a gradient budget, for methods that take minibatches."""
 LEAST = 200
-"""The fewest draws, and the fewest steps of warm-up, of a sampler that takes trajectories."""
+"""Minimum number of draws, and of warm-up steps, within a budget for samplers whose trajectories vary in length."""
 _TRAJECTORY = 32
-"""Gradients that a trajectory is taken for."""
+"""Gradients counted per trajectory of unknown length."""
 _CURVE = 200
-"""How many points of its learning curve an optimiser keeps."""
+"""Number of points of the learning curve that an optimiser keeps."""
 
 
-def _checked(x: Any) -> Any:
+def _checked_x(x: Any) -> Any:
     return None if x is None else check_x(x)
 
 
@@ -46,17 +46,17 @@ class Run(Module):
     Parameters
     ----------
     chains
-        Independent chains.
+        Number of independent chains.
     warmup, draws
-        Steps of adaptation, whose states are dropped, and kept draws, a chain.
+        Steps of adaptation, whose states are dropped, and kept draws, both per chain.
     thin
-        Steps between kept draws.
+        Steps per kept draw.
     batch_size
-        Rows a step; None is all of them (for stochastic-gradient samplers: at most 128).
+        Rows per step; None takes all of them (stochastic-gradient samplers: at most 128).
     temperature
-        Divides the log posterior; 1 is Bayes.
+        Divides the log posterior; 1 is the Bayesian posterior.
     keep
-        Inputs (points, ...features): only the network's outputs there are kept of a draw, not its weights. None keeps
+        Inputs (points, ...features) at which each draw keeps only the network's outputs, not its weights. None keeps
         the weights.
     """
 
@@ -66,7 +66,7 @@ class Run(Module):
     thin: Count = 1
     batch_size: Count | None = None
     temperature: Positive = eqx.field(default=1.0, converter=float)
-    keep: Any = eqx.field(default=None, converter=_checked)
+    keep: Any = eqx.field(default=None, converter=_checked_x)
 
     def __check_init__(self):
         if self.warmup < 0:
@@ -75,20 +75,21 @@ class Run(Module):
             raise InputError(f"at most {MOST:,} steps per chain", f"{steps:,}", "Use fewer draws, or thin less.")
 
     def plan(self) -> Plan:
-        """Keep every `thin`-th step after warm-up."""
+        """The plan of a chain: keep every `thin`-th step after warm-up."""
         return Plan(self.warmup + self.draws * self.thin, self.warmup, self.thin)
 
     def within(self, gradients: int, rows: int, each: int | None) -> "Run":
-        """A run of so many gradients of single rows in all, where a step takes `each` gradients of `rows` rows.
+        """Return a run within a budget of per-example gradients over all chains; a step takes `each` on `rows` rows.
 
-        It keeps its shares of warm-up and draws. None are trajectories whose gradients are not known beforehand: they
-        are taken for 32, are never more than by default and never fewer than 200 of warm-up and 200 draws per chain.
+        The shares of warm-up and draws are kept. `each` is None for trajectories whose number of gradients is not known
+        beforehand: each counts as 32, and there are never more than by default, and never fewer than 200 of warm-up and
+        200 draws per chain.
         """
         steps = gradients // (self.chains * rows * (_TRAJECTORY if each is None else each))
-        usual = self.warmup + self.draws * self.thin
+        planned = self.warmup + self.draws * self.thin
         if each is None:
-            steps = min(max(steps, 2 * LEAST), usual)
-        after = steps - steps * self.warmup // usual
+            steps = min(max(steps, 2 * LEAST), planned)
+        after = steps - steps * self.warmup // planned
         draws = max(min(self.draws, after), 1)
         thin = max(after // draws, 1)
         return dataclasses.replace(self, warmup=max(steps - draws * thin, 0), draws=draws, thin=thin)
@@ -100,11 +101,11 @@ class Train(Module):
     Parameters
     ----------
     steps
-        Steps in all.
+        Number of steps.
     batch_size
-        Rows a step; None is all of them.
+        Rows per step; None takes all of them.
     patience
-        Stop when the smoothed objective has not fallen for that many steps; None never stops early.
+        Stop when the smoothed objective has not fallen for this many steps; None never stops early.
     """
 
     steps: Count = 2000
@@ -112,20 +113,20 @@ class Train(Module):
     patience: Count | None = None
 
     def plan(self) -> Plan:
-        """Keep a learning curve of some 200 points."""
+        """The plan of an optimiser: keep a learning curve of about 200 points."""
         return Plan(self.steps, 0, max(1, self.steps // _CURVE))
 
     def within(self, gradients: int, rows: int) -> "Train":
-        """As many steps as so many gradients of single rows allow, each with 128 rows or all where they are fewer."""
+        """Return a training within a budget of per-example gradients, with batches of 128 rows, or all if fewer."""
         batch = min(rows, BATCH)
         return dataclasses.replace(self, steps=max(gradients // batch, 2), batch_size=batch)
 
 
 class Trace(NamedTuple):
-    """What one member leaves behind."""
+    """The result of running one member."""
 
     state: PyTree
-    """Its last state."""
+    """The last state."""
     kept: PyTree
     """What the method kept, with a leading axis."""
     info: Any
@@ -137,7 +138,7 @@ class Trace(NamedTuple):
 
 
 class Event(NamedTuple):
-    """What a callback is told after each chunk."""
+    """The argument of a callback after each chunk: which members, their step of how many, and their statistics."""
 
     members: list[int]
     step: int
@@ -147,7 +148,7 @@ class Event(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How a fit is driven; see `Method.fit`. None of it changes what is computed, only how far."""
+    """Options of a fit; see `Method.fit`. Apart from `init`, none changes what is computed, only how far."""
 
     init: Any = None
     progress: bool = True
@@ -157,14 +158,14 @@ class Options:
     callbacks: Sequence[Callable[[Event], bool | None]] = ()
 
     def within(self, name: str) -> "Options":
-        """The same with a folder of its own for a checkpoint."""
+        """The same options with a subfolder `name` for the checkpoint."""
         return self if self.checkpoint is None else dataclasses.replace(self, checkpoint=Path(self.checkpoint) / name)
 
 
 def run(
     method: Any, target: Any, data: Data | Stream, duration: Run | Train, keys: Key, options: Options
 ) -> list[Trace]:
-    """Drive one member a key through all steps.
+    """Run all steps of one member per key and return their traces.
 
     The clock and the callbacks act between chunks; a callback that returns True ends the run.
     """
@@ -172,17 +173,17 @@ def run(
     if isinstance(data, Stream):
         _refuse_stream(data, options.checkpoint is not None, len(keys))
     method, target, init = strong(method), strong(target), strong(options.init)
-    size, own = duration.batch_size, member_keys(keys)
+    size, split_keys = duration.batch_size, member_keys(keys)
     rows = data if isinstance(data, Stream) else data.padded(masked=size is None or size >= data.num)
-    lanes = [Lane(*part, method, target, rows, size, plan, own, init) for part in spread(len(keys))]
+    lanes = [Lane(*part, method, target, rows, size, plan, split_keys, init) for part in spread(len(keys))]
     refuse_too_large(lanes)
-    folders = _checkpoints(options.checkpoint, len(lanes), method, target, data, plan, keys, init)
+    checkpoints = _checkpoints(options.checkpoint, len(lanes), method, target, data, plan, keys, init)
     with Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:
-        for lane, folder in zip(lanes, folders, strict=True):
-            lane.begin(folder)
-        if begun := sum(lane.step for lane in lanes):
-            logger.info("resumed from %s after %d steps of %d", options.checkpoint, begun, plan.steps * len(lanes))
-        bar.resume(begun)
+        for lane, checkpoint in zip(lanes, checkpoints, strict=True):
+            lane.begin(checkpoint)
+        if resumed := sum(lane.step for lane in lanes):
+            logger.info("resumed from %s after %d steps of %d", options.checkpoint, resumed, plan.steps * len(lanes))
+        bar.resume(resumed)
         _drive(lanes, bar, options, duration.chains if isinstance(duration, Run) else 1)
     unfinished = [lane.step for lane in lanes if not lane.finished]
     options.clock.record(min(unfinished or [max(lane.step for lane in lanes)]), plan.steps, not unfinished)
@@ -190,17 +191,17 @@ def run(
 
 
 def _refuse_stream(data: Stream, saved: bool, members: int) -> None:
-    """InputError where batches would have to come again that do not."""
+    """InputError if batches have to be read again and the stream cannot repeat them."""
     if (saved and not data.restartable) or (members > 1 and not data.repeatable):
         raise InputError(
             "data that can be restarted, which checkpoint= and several members need",
-            "batches that come once" if not data.repeatable else "batches in an order of their own",
+            "an iterator, which is read once" if not data.repeatable else "an iterable whose order may change",
             "Use Data.from_batches(make, num=N) with a function make(epoch) that gives the same batches again.",
         )
 
 
 def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
-    """A worker a core takes (lane, chunk) tasks; this thread looks after everything between chunks."""
+    """Run all lanes: one worker per core takes (lane, chunk) tasks; this thread does everything between chunks."""
     clock = options.clock
     stopping = clock.over
     with ThreadPoolExecutor(min(len(lanes), cores())) as pool:
@@ -216,7 +217,7 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
                 _meet(lanes, chains)
             ready = [lane for lane in lanes if not (stopping or lane.finished or lane.waits)]
             submit(ready[:1])
-            wait(running)  # the first chunk compiles for all
+            wait(running)  # the first chunk compiles for all lanes
             clock.start()
             submit(ready[1:])
             while running:
@@ -235,7 +236,7 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
                         clock.stop()  # the first meeting compiles
                         submit(_meet(lanes, chains))
                         clock.start()
-        finally:  # an interrupt or a failure loses nothing: the other lanes end their chunk and are saved
+        finally:  # an interrupt or a failure loses nothing: the other lanes finish their chunk and are saved
             clock.stop()
             wait([future for future in running if not future.cancel()])
             for lane in lanes:
@@ -243,24 +244,24 @@ def _drive(lanes: list[Lane], bar: Bar, options: Options, chains: int) -> None:
 
 
 def _meet(lanes: list[Lane], chains: int) -> list[Lane]:
-    """Hold the meetings to which all have come, now that nobody is under way; the lanes that may go on.
+    """Hold each meeting that all its lanes have reached, while no lane is running; return the lanes to continue.
 
-    Everybody is saved first. A kill while the outcome is being saved leaves some lanes before the meeting and some
-    after it: the former then hear once more what the latter said.
+    All lanes are saved first. A kill while the outcome is being saved leaves some lanes before the meeting and some
+    after it; when the run is resumed, the former receive the saved reports of the latter again.
     """
-    late: list[Lane] = []
+    continuing: list[Lane] = []
     while True:
         meeting = min(lane.met for lane in lanes)
         waiting = [lane for lane in lanes if lane.met == meeting]
         if not all(lane.waits for lane in waiting):
-            return late
+            return continuing
         for lane in waiting:
             lane.save()
         reports = [report for lane in lanes for report in lane.reports(meeting)]
         heard = [jax.tree.map(lambda *leaves: np.stack(leaves), *group) for group in _batched(reports, chains)]
         for lane in waiting:
             lane.meet(heard, chains)
-        late = waiting
+        continuing = waiting
 
 
 def _batched(items: list[Any], size: int) -> list[list[Any]]:

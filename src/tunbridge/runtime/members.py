@@ -1,8 +1,8 @@
-"""How chains and ensemble members are spread over the machine.
+"""How chains and ensemble members are distributed over the machine.
 
-On a CPU each member is a lane of its own, and a worker thread per core takes (lane, chunk) tasks: nobody waits for
-the slowest, and small matrix products do not pay for a batch axis. On accelerators the members are one lane a device,
-vmapped.
+On a CPU each member is a lane of its own, and one worker thread per core takes (lane, chunk) tasks: no member waits for
+the slowest, and small matrix products have no batch axis to slow them down. On accelerators there is one lane per
+device, whose members are vmapped.
 """
 
 import contextlib
@@ -30,30 +30,30 @@ from tunbridge.runtime.checkpoint import Checkpoint, pack, unpack
 
 _CHUNK_SECONDS = 0.25
 _MOST_STRIDE = 64
-"""Steps between two decisions of the host, on an accelerator."""
+"""Maximum number of steps between two decisions of the host, on an accelerator."""
 _SAVE_SECONDS, _SAVE_SHARE = 0.5, 20.0
-"""Seconds between saves: at least the first, and the second times what a save takes."""
+"""Time between saves: at least the first number, in seconds, and the second times the duration of a save."""
 
 
 def next_length(length: int, asked: int, elapsed: float, least: float) -> int:
-    """Steps of the next chunk, of which the last took `elapsed` seconds for `length` steps and the quickest `least`.
+    """Number of steps of the next chunk: the last took `elapsed` seconds for `length` steps, the fastest `least`.
 
-    A chunk has a price of its own (an epoch's permutation is drawn again), which the quickest tells: chunks are so long
-    that it takes about a quarter of the time at most.
+    Each chunk has a fixed overhead (an epoch's permutation is drawn again), estimated from the fastest chunk; chunks
+    are long enough to keep it below about a quarter of the time.
     """
-    wanted = max(_CHUNK_SECONDS, 4.0 * least)
-    return max(1, min(8 * asked, int(length * wanted / max(elapsed, 1e-6))))
+    target_seconds = max(_CHUNK_SECONDS, 4.0 * least)
+    return max(1, min(8 * asked, int(length * target_seconds / max(elapsed, 1e-6))))
 
 
 def cores() -> int:
-    """How many cores this process may use; at most as many as NPROC says, which XLA heeds too."""
-    there = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    told = os.environ.get("NPROC", "")
-    return min(there, max(1, int(told))) if told.isdecimal() else there
+    """Number of cores that this process may use, at most the environment variable NPROC, which XLA respects too."""
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    limit = os.environ.get("NPROC", "")
+    return min(available, max(1, int(limit))) if limit.isdecimal() else available
 
 
 def in_context(task: Callable[[], None]) -> Callable[[], None]:
-    """The task as it would run in this thread: JAX's settings are a thread's own."""
+    """Wrap a task so that it runs in any thread with the JAX settings of this thread; JAX keeps them per thread."""
     config: Any = jax.config
     contexts = (
         (jax.enable_x64, config.jax_enable_x64),
@@ -73,19 +73,19 @@ def in_context(task: Callable[[], None]) -> Callable[[], None]:
 
 
 def refuse_too_large(lanes: "list[Lane]") -> None:
-    """InputError if the states of all lanes cannot be held at once."""
+    """InputError if the states of all lanes together do not fit in the available memory."""
     needed = sum(num_bytes(lane.carry_like()) for lane in lanes)
     available = memory.available()
     if needed > available:
         raise InputError(
-            f"states that fit in the {available / 1e9:.1f} GB of memory that are free",
+            f"states that fit in the {available / 1e9:.1f} GB of free memory",
             f"{sum(len(lane.members) for lane in lanes)} members that need {needed / 1e9:.1f} GB",
             "Use fewer members or a smaller network, or fit the members one after another.",
         )
 
 
 def spread(num: int) -> list[tuple[list[int], Any]]:
-    """Which members share a lane, and its device: a lane each on a CPU, a lane a device on accelerators."""
+    """The members and the device of each lane: one lane per member on a CPU, one lane per device on accelerators."""
     if jax.default_backend() == "cpu":
         return [([member], None) for member in range(num)]
     devices = jax.local_devices()[:num]
@@ -98,20 +98,20 @@ def _compile_ahead(
     method: Any,
     target: Any,
     source: Any,
-    own: Key,
+    own_keys: Key,
     params: Params | None,
     warmup: Any,
     stride: int,
     stepper: Any,
     plan: program.Plan,
 ) -> None:
-    """Compile the first state and the chunk side by side; jit then finds both."""
-    arguments = (method, target, source, own, params, warmup)
+    """Compile `begin` and `chunk` in parallel; later calls find both in the cache of jit."""
+    arguments = (method, target, source, own_keys, params, warmup)
     begin, zero = program.begin.lower(*arguments), np.int32(0)
     carry = jax.eval_shape(program.begin, *arguments)  # with weak types, which `begin.out_info` leaves out
     with ThreadPoolExecutor(1) as pool:
         pool.submit(in_context(begin.compile))
-        program.chunk.lower(stride, stepper, target, source, own, carry, zero, zero, plan).compile()
+        program.chunk.lower(stride, stepper, target, source, own_keys, carry, zero, zero, plan).compile()
 
 
 class Lane:
@@ -138,15 +138,17 @@ class Lane:
             1 if isinstance(data, Stream) else _stride(data, batch_size, (*plan, *self._meetings, *method.periods))
         )
         source = None if isinstance(data, Stream) else _source(data, batch_size, self._stride)
-        chosen: Any = members[0] if len(members) == 1 else np.asarray(members)
-        own: Any = (
+        index: Any = members[0] if len(members) == 1 else np.asarray(members)
+        arguments: Any = (
             method,
             target,
             source,
-            keys.one(member_keys, chosen),
-            jax.tree.map(lambda leaf: np.asarray(leaf)[chosen], params),
+            keys.one(member_keys, index),
+            jax.tree.map(lambda leaf: np.asarray(leaf)[index], params),
         )
-        self.method, self.target, self._source, self.keys, self._params = own if device is None else _put(own, device)
+        self.method, self.target, self._source, self.keys, self._params = (
+            arguments if device is None else _put(arguments, device)
+        )
         self._stepper = strong(self.method.stepper)
         self.step, self.seconds, self.met = 0, 0.0, 0
         self.carry: program.Carry
@@ -157,11 +159,11 @@ class Lane:
 
     @property
     def _alone(self) -> bool:
-        """Whether it is one member on the default device, with all of its rows at hand."""
+        """Whether the lane is a single member on a CPU with its data in memory."""
         return len(self.members) == 1 and self._cursor is None and jax.default_backend() == "cpu"
 
     def carry_like(self) -> program.Carry:
-        """The shapes of what one chunk hands to the next."""
+        """The shapes of the lane's `Carry`."""
         run, arguments = self._beginning()
         return jax.eval_shape(run, *arguments)
 
@@ -171,22 +173,22 @@ class Lane:
         return run, (self.method, self.target, self._first_source(), self.keys, self._params, warmup)
 
     def _first_source(self) -> Any:
-        """Where batches come from; of a stream, its first."""
+        """The source of the batch for the first state and for meetings: of a stream, its first batch."""
         return self._source if self._cursor is None else FullBatch(self._cursor.first)
 
     def begin(self, checkpoint: Checkpoint | None) -> None:
-        """Start, or take up where the checkpoint left off."""
+        """Compute the first state, or resume from the checkpoint."""
         self._checkpoint = checkpoint
-        found = None if checkpoint is None else checkpoint.load(self.carry_like(), self._facts())
-        if found is None:
+        loaded = None if checkpoint is None else checkpoint.load(self.carry_like(), self._facts())
+        if loaded is None:
             run, arguments = self._beginning()
             if self._alone:
                 _compile_ahead(*arguments, self._stride, self._stepper, program.traced(self.plan))
             self.carry = run(*arguments)
         else:
-            self.carry, facts = found
+            self.carry, facts = loaded
             self.step, self.seconds, self.met = facts["step"], facts["seconds"], facts["met"]
-            self._stride = math.gcd(self._stride, self.step)  # it may have been saved where strides are shorter
+            self._stride = math.gcd(self._stride, self.step)  # it may have been saved on a device with shorter strides
             if isinstance(self._source, Minibatches):
                 self._source = dataclasses.replace(self._source, stride=self._stride)
             if self._cursor is not None:
@@ -195,11 +197,11 @@ class Lane:
         if len(self.members) == 1:
             self._one = program.kept_shape(self.method, self.target, self.carry)
         else:
-            shape = jax.vmap(program.entry, in_axes=(None, None, 0))
-            self._one = jax.eval_shape(shape, self.method, self.target, self.carry)
+            entries = jax.vmap(program.entry, in_axes=(None, None, 0))
+            self._one = jax.eval_shape(entries, self.method, self.target, self.carry)
 
     def advance(self) -> None:
-        """One chunk: about a quarter of a second, or a stride."""
+        """Run one chunk: about a quarter of a second, at least one stride."""
         began = time.perf_counter()
         stop = self._stop()
         source = self._source if self._cursor is None else self._cursor.take(self.step, stop - self.step)
@@ -218,7 +220,7 @@ class Lane:
         elapsed = time.perf_counter() - began
         length = stop - self.step
         least = 0.0
-        if self._least is None:  # the first chunk may have compiled: it tells nothing
+        if self._least is None:  # the first chunk may include compilation, so its time is ignored
             self._least = float("inf")
         else:
             least = self._least = min(self._least, elapsed)
@@ -231,11 +233,11 @@ class Lane:
 
     @property
     def waits(self) -> bool:
-        """Whether it has reached a meeting that is not yet held."""
+        """Whether the lane has reached a meeting that was not held yet."""
         return self.met < len(self._meetings) and self.step >= self._meetings[self.met]
 
     def reports(self, meeting: int) -> list[PyTree]:
-        """What each member says at a meeting, be it held before or about to be."""
+        """The report of each member at a meeting, whether it was held already or is about to be."""
         if self.met > meeting:
             report = self.carry.report
         else:
@@ -245,38 +247,40 @@ class Lane:
         return [report] if len(self.members) == 1 else [_member(report, i) for i in range(len(self.members))]
 
     def meet(self, heard: list[PyTree], chains: int) -> None:
-        """Go on from a meeting at which each group of `chains` members heard its own reports (a leading axis)."""
+        """Hold a meeting: each group of `chains` members receives the reports of its group (with a leading axis)."""
         groups, step, source = np.asarray(self.members) // chains, np.int32(self.step), self._first_source()
         if len(self.members) == 1:
             self.carry = program.meet(self.method, self.target, source, heard[groups[0]], step, self.keys, self.carry)
         else:
-            parts = []
+            carries = []
             for group in np.unique(groups):
-                own = np.flatnonzero(groups == group)
-                chosen, carry = keys.one(self.keys, own), _member(self.carry, own)
-                parts.append(program.meet_all(self.method, self.target, source, heard[group], step, chosen, carry))
-            self.carry = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+                indices = np.flatnonzero(groups == group)
+                group_keys, carry = keys.one(self.keys, indices), _member(self.carry, indices)
+                carries.append(
+                    program.meet_all(self.method, self.target, source, heard[group], step, group_keys, carry)
+                )
+            self.carry = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *carries)
         self.met += 1
 
     @property
     def finished(self) -> bool:
-        """Whether all steps are done, or the method says it is."""
+        """Whether all steps are done, or the method is done early."""
         return self.step >= self.plan.steps or bool(np.all(self.method.done(self.carry.state)))
 
     @property
     def facts(self) -> dict[str, float]:
-        """The last step's scalar statistics, as far as there are any, and what the method adds."""
-        named = {
+        """Statistics of the last step, averaged over members and without NaN, and the facts that the method adds."""
+        means = {
             name: float(np.mean(np.asarray(value)))
             for name, value in self.carry.info._asdict().items()
             if name != "result"
         }
-        return {name: value for name, value in named.items() if not np.isnan(value)} | self.method.facts(
+        return {name: value for name, value in means.items() if not np.isnan(value)} | self.method.facts(
             self.target, self.carry.state
         )
 
     def save(self) -> None:
-        """Make what was reached last."""
+        """Save the last state and the pending entries to the checkpoint, if there is one."""
         if self._checkpoint is None:
             return
         began = time.perf_counter()
@@ -285,7 +289,7 @@ class Lane:
         self._records, self._next_save = [], saved + max(_SAVE_SECONDS, _SAVE_SHARE * (saved - began))
 
     def kept(self) -> PyTree:
-        """All kept entries: leading axis draws, then members where the lane has several."""
+        """All kept entries: the leading axis is draws, the next one members if the lane has several."""
         if self._checkpoint is None:
             return unpack(self._pending(), self._one)
         return unpack(self._checkpoint.draws(num_bytes(self._one)), self._one)
@@ -313,7 +317,7 @@ class Lane:
         saved = (
             "Nothing was saved: pass checkpoint= to keep what was reached."
             if self._checkpoint is None
-            else f"{self._checkpoint.folder} holds what was saved up to the last checkpoint before it."
+            else f"{self._checkpoint.folder} holds the last checkpoint saved before this step."
         )
         for member, number in zip(self.members, numbers, strict=True):
             if failure := program.failure_of(int(number)):
@@ -322,7 +326,7 @@ class Lane:
 
 
 def _put(tree: PyTree, device: Any) -> PyTree:
-    """A tree whose arrays lie on a device."""
+    """The tree with its arrays on a device."""
     arrays, rest = eqx.partition(tree, eqx.is_array)
     return eqx.combine(jax.device_put(arrays, device), rest)
 
@@ -331,11 +335,11 @@ def _member(tree: PyTree, i: Any) -> PyTree:
     return jax.tree.map(lambda leaf: leaf[i], tree)
 
 
-def _stride(data: Data, batch_size: int | None, whole: Sequence[int]) -> int:
-    """Steps between decisions: on an accelerator as many as divide all that is counted in steps, within an epoch."""
+def _stride(data: Data, batch_size: int | None, multiples: Sequence[int]) -> int:
+    """Steps per stride: 1 on a CPU; else the largest common divisor of `multiples` up to 64 and an epoch's steps."""
     if jax.default_backend() == "cpu":
         return 1
-    common, source = math.gcd(*(int(number) for number in whole)), _source(data, batch_size, 1)
+    common, source = math.gcd(*(int(number) for number in multiples)), _source(data, batch_size, 1)
     most = min(_MOST_STRIDE, int(source.per_epoch)) if isinstance(source, Minibatches) else _MOST_STRIDE
     return max(number for number in range(1, most + 1) if common % number == 0)
 

@@ -1,8 +1,8 @@
 """Compiled programs, kept on disk for the next process.
 
-The folder is ``~/.cache/tunbridge/<JAX version>-<kind of processor>``: a program of one processor may hold instructions
-that another lacks, and JAX does not tell them apart. JAX_COMPILATION_CACHE_DIR, or JAX's own configuration, names
-another; TUNBRIDGE_CACHE=0 keeps nothing. Nothing here imports JAX before it is needed.
+The folder is ``~/.cache/tunbridge/<JAX version>-<kind of processor>``: a program for one processor may hold
+instructions that another lacks, and JAX does not distinguish them. JAX_COMPILATION_CACHE_DIR, or JAX's own
+configuration, names another folder; TUNBRIDGE_CACHE=0 keeps nothing. JAX is not imported before it is needed.
 """
 
 import contextlib
@@ -23,30 +23,30 @@ _FOLDER, _LEAST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE
 _LEVEL, _FATAL = "TF_CPP_MIN_LOG_LEVEL", 3
 _FEATURES, _MAPS = Path("/proc/cpuinfo"), Path("/proc/self/maps")
 _MOST_MAPS = 16_000
-"""A quarter of what Linux allows a process; about 1 GB of programs."""
+"""A quarter of the memory maps that Linux allows a process; about 1 GB of programs."""
 _JAX_LEAST = 1.0
-"""Seconds of compilation from which JAX keeps a program, unless told."""
+"""JAX's default: programs are kept if compilation took at least this many seconds."""
 
 
 def silence_loader() -> None:
-    """Leave out XLA's lines about errors, unless the user has set a level; before JAX is loaded.
+    """Silence XLA's error log, unless the user has set a log level; call it before JAX is imported.
 
-    On x86-64 its loader writes one for each program that it reads: it takes preferences such as prefer-no-gather for
-    features that the processor lacks. Errors that matter are raised.
+    On x86-64 XLA's loader logs an error for each program that it reads, because it mistakes preferences such as
+    prefer-no-gather for features that the processor lacks. Errors that matter are raised as exceptions.
     """
     if "jax" not in sys.modules:
         os.environ.setdefault(_LEVEL, str(_FATAL))
 
 
 def keep_in_processes() -> None:
-    """Keep programs in this process and in those that it starts, by the environment; before JAX is loaded."""
+    """Keep programs of this process and its child processes, by environment variables; call before importing JAX."""
     if _FOLDER not in os.environ and (folder := _folder()) is not None:
         os.environ[_FOLDER] = str(folder)
     os.environ.setdefault(_LEAST, "0")
 
 
 def keep() -> None:
-    """Keep programs from now on, unless the user has said where, or not to."""
+    """Keep programs on disk from here on, unless the user has set another folder or disabled the cache."""
     import jax
 
     config: Any = jax.config
@@ -55,7 +55,7 @@ def keep() -> None:
     config.update("jax_compilation_cache_dir", str(folder))
     if config.jax_persistent_cache_min_compile_time_secs == _JAX_LEAST:
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    if os.environ.get(_LEVEL) == "1":  # JAX's own, where it was imported first; jaxlib has read it
+    if os.environ.get(_LEVEL) == "1":  # set by JAX itself, which was imported first; jaxlib has read it
         with contextlib.suppress(ImportError, AttributeError):  # a later jaxlib may not have this
             from jaxlib import utils
 
@@ -63,26 +63,26 @@ def keep() -> None:
 
 
 def bound() -> None:
-    """Forget compiled programs where they hold many of the memory maps that a process may have; the folder keeps them.
+    """Free compiled programs if they hold many of the memory maps that a process may have; the folder keeps them.
 
-    A process that fits for ever, to tables of ever new shapes, would otherwise end when it can have no more.
+    A process that goes on fitting, to tables of ever new shapes, would otherwise run out of memory maps.
     """
     if _num_maps() > _MOST_MAPS:
         forget()
 
 
 def forget() -> None:
-    """Forget all compiled programs, and hand their memory back to the system."""
+    """Free all compiled programs and return their memory to the system."""
     import jax
 
     jax.clear_caches()
     gc.collect()
-    with contextlib.suppress(OSError, AttributeError):  # glibc keeps what was freed
+    with contextlib.suppress(OSError, AttributeError):  # glibc holds on to freed memory
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def _num_maps() -> int:
-    """How many memory maps this process has, where the system says so: a few for each program."""
+    """Number of memory maps of this process, a few per program; 0 where the system does not report it."""
     try:
         return _MAPS.read_bytes().count(b"\n")
     except OSError:
@@ -90,12 +90,12 @@ def _num_maps() -> int:
 
 
 def refuse_fork() -> None:
-    """InputError in a fork of a process that had fitted, where JAX has lost its threads and would hang."""
+    """InputError in a process forked from one that had fitted: JAX has lost its threads there and would hang."""
     global _used
     if _forked:
         raise InputError(
             "a process that was spawned",
-            "one forked from a process that had fitted, in which JAX would wait for ever",
+            "one forked from a process that had fitted, in which JAX would hang",
             'Start it with multiprocessing.get_context("spawn"), or fit in it alone.',
         )
     _used = True
@@ -112,10 +112,10 @@ if hasattr(os, "register_at_fork"):
 
 
 def settle_order() -> None:
-    """Let numpyro's distributions be flattened in one order by every process, so that their programs are found again.
+    """Make every process flatten numpyro's distributions in the same order, so that kept programs are found again.
 
-    numpyro (0.22) takes the order of a set of names, which differs from process to process. Nothing is changed where it
-    has been imported: what was flattened in one order must not be put together in another.
+    numpyro (0.22) uses the order of a set of names, which differs between processes. If numpyro is already imported,
+    nothing is changed: what was flattened in one order must not be unflattened in another.
     """
     if "numpyro" in sys.modules:
         return
@@ -129,7 +129,7 @@ def settle_order() -> None:
 
 @functools.cache
 def _folder() -> Path | None:
-    """Where programs of this machine are kept; None where they are not, or cannot be."""
+    """The folder for programs of this machine; None if the cache is disabled or the folder cannot be written to."""
     if os.environ.get(_SWITCH) == "0":
         return None
     from importlib.metadata import version
@@ -144,7 +144,7 @@ def _folder() -> Path | None:
 
 
 def _processor() -> str:
-    """Twelve digits that tell kinds of processors apart: the instructions that they have."""
+    """Twelve hexadecimal digits that identify a kind of processor: a hash of its instruction sets."""
     features = platform.processor()
     with contextlib.suppress(OSError), _FEATURES.open(encoding="utf-8", errors="replace") as lines:
         features = next((line for line in lines if line.startswith(("flags", "Features"))), features)

@@ -1,4 +1,4 @@
-"""A progress bar in a terminal or a notebook, silent where nobody looks."""
+"""A progress bar in a terminal or a notebook; silent elsewhere."""
 
 import html
 import sys
@@ -10,9 +10,9 @@ _COMPILING = "compiling ..."
 
 
 class Bar:
-    """Steps done of all members, steps per second, time left, and the latest statistics.
+    """A progress bar: steps done by all members, steps per second, time left, and the latest statistics.
 
-    Until the first steps come back it says that their program is being compiled.
+    Until the first steps return it shows that their program is being compiled.
     """
 
     def __init__(self, title: str, total: int, show: bool):
@@ -34,12 +34,12 @@ class Bar:
         self._screen.stop()
 
     def resume(self, done: int) -> None:
-        """Steps that an earlier run had done: they do not count in the rate."""
+        """Set the steps done by an earlier run, which do not count in the rate."""
         self._start = done
         self._screen.show(done, 0.0, _COMPILING)
 
     def update(self, done: int, facts: dict[str, float]) -> None:
-        """Show that `done` steps are behind us."""
+        """Show `done` steps and the statistics `facts`."""
         rate = (done - self._start) / max(time.perf_counter() - self._began, 1e-9)
         self._screen.show(done, rate, "  ".join(f"{name} {value:.4g}" for name, value in facts.items()))
 
@@ -51,20 +51,20 @@ class _Screen(Protocol):
 
 
 class _Silent:
-    """Shows nothing."""
+    """A screen that shows nothing."""
 
     def start(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def show(self, done: int, rate: float, facts: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def stop(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _Terminal:
-    """A line that goes when the run ends."""
+    """A line in the terminal, removed when the run ends."""
 
     def __init__(self, title: str, total: int):
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -91,7 +91,7 @@ class _Terminal:
 
 
 class _Notebook:
-    """An HTML bar under the cell, which empties when the run ends."""
+    """An HTML bar below the notebook cell, cleared when the run ends."""
 
     def __init__(self, title: str, total: int):
         self._title, self._total = title, total
@@ -119,7 +119,7 @@ class _Notebook:
 
 
 def _in_notebook() -> bool:
-    """Whether this runs in a kernel that can show HTML."""
+    """Whether this process is a Jupyter kernel, which can show HTML."""
     if "IPython" not in sys.modules:
         return False
     from IPython import get_ipython

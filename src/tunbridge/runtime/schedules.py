@@ -1,4 +1,4 @@
-"""How a step size changes along a run: factors of the first one."""
+"""Step-size schedules: factors by which the initial step size is multiplied along a run."""
 
 import abc
 from typing import Any, NamedTuple
@@ -15,30 +15,30 @@ __all__ = ["Annealed", "Constant", "Cosine", "Cyclical", "Decaying", "Pace", "Pa
 
 
 class Pace(NamedTuple):
-    """What a step of a sampler multiplies its step size and the standard deviation of its noise by."""
+    """Factors of a sampler's step size and of the standard deviation of its noise, at one step."""
 
     step: Array
     noise: Array
 
 
 class Pacing(Module):
-    """A schedule that a sampler can follow."""
+    """A schedule of step size and noise that a sampler can follow."""
 
     asymptotically_exact: eqx.AbstractClassVar[bool]
-    """Whether steps become small enough, slowly enough, for a stochastic-gradient sampler to have no bias left."""
+    """Whether step sizes fall to 0, slowly enough, for a stochastic-gradient sampler to be asymptotically unbiased."""
     reach: eqx.AbstractClassVar[float]
-    """How many times larger its first step may be than a constant one."""
+    """How many times larger than a constant step size the first one may be."""
 
     @abc.abstractmethod
     def at(self, step: Array) -> Pace:
-        """The factors of step 0, 1, ... after warm-up."""
+        """The factors at step 0, 1, ... after warm-up."""
 
     def samples(self, steps: np.ndarray) -> np.ndarray:
-        """Whether states after these steps are draws; those of an exploration are not."""
+        """Whether the state after each of these steps may be kept as a draw; not in an exploration phase."""
         return np.ones(len(steps), bool)
 
     def settled(self, thin: int) -> "Pacing":
-        """The schedule of a run that keeps every `thin`-th step."""
+        """The schedule with settings left open filled in, for a run that keeps every `thin`-th step."""
         return self
 
 
@@ -49,17 +49,17 @@ class Constant(Pacing):
     reach = 1.0
 
     def __call__(self, fraction: Array) -> Array:
-        """1, whatever the fraction of the run that is done."""
+        """The factor 1 at any fraction of the run."""
         return jnp.ones_like(fraction)
 
     def at(self, step: Array) -> Pace:
-        """1 and 1."""
-        one = jnp.ones((), jnp.result_type(float))
-        return Pace(one, one)
+        """The factors 1 and 1."""
+        factor = jnp.ones((), jnp.result_type(float))
+        return Pace(factor, factor)
 
 
 class Cosine(Module):
-    r"""From 1 to 0 as :math:`\frac12 (1 + \cos \pi u)` :cite:p:`loshchilov2017sgdr`."""
+    r"""A factor that falls from 1 to 0 as :math:`\frac12 (1 + \cos \pi u)` :cite:p:`loshchilov2017sgdr`."""
 
     def __call__(self, fraction: Array) -> Array:
         """The factor at a fraction u of the run."""
@@ -67,17 +67,17 @@ class Cosine(Module):
 
 
 class Decaying(Pacing):
-    r"""Steps :math:`\eta_t = a (b + t)^{-\gamma}` :cite:p:`welling2011sgld`, where a makes the first one the step size.
+    r"""Step sizes :math:`\eta_t = a (b + t)^{-\gamma}` :cite:p:`welling2011sgld`, with a such that the first is as set.
 
     :math:`\sum_t \eta_t = \infty` lets the chain go anywhere and :math:`\sum_t \eta_t^2 < \infty` lets its bias vanish
-    :cite:p:`robbins1951stochastic`: both hold for :math:`\frac12 < \gamma \le 1` alone, and other values are refused.
+    :cite:p:`robbins1951stochastic`. Both hold only for :math:`\frac12 < \gamma \le 1`; other values are refused.
 
     Parameters
     ----------
     b
-        After so many steps the step size has fallen by the factor :math:`2^{-\gamma}`.
+        Number of steps after which the step size has fallen by the factor :math:`2^{-\gamma}`.
     gamma
-        :math:`\gamma`.
+        The exponent :math:`\gamma`.
 
     Examples
     --------
@@ -102,30 +102,30 @@ class Decaying(Pacing):
             raise InputError("b above 0", f"{self.b}", "Try b=1000.")
 
     def at(self, step: Array) -> Pace:
-        r""":math:`(1 + t / b)^{-\gamma}` and 1."""
+        r"""The factors :math:`(1 + t / b)^{-\gamma}` and 1."""
         factor = (1.0 + step / self.b) ** -self.gamma
         return Pace(factor, jnp.ones_like(factor))
 
 
-def _length(given: float | None) -> float | None:
+def _optional_float(given: float | None) -> float | None:
     return None if given is None else float(given)
 
 
 class Cyclical(Pacing):
-    r"""Cycles of :math:`\frac12 (1 + \cos \pi u)`: hot at first to find another place, then cool to sample it.
+    r"""Cycles of :math:`\frac12 (1 + \cos \pi u)`: large steps at first to find another mode, then small to sample it.
 
-    :cite:t:`zhang2020cyclical` leave the noise out in the first part of a cycle, the exploration, and keep no draws of
-    it; :cite:t:`izmailov2021what` do not.
+    :cite:t:`zhang2020cyclical` leave the noise out in the first part of a cycle, the exploration, and keep no draws
+    from it; :cite:t:`izmailov2021what` do neither.
 
     Parameters
     ----------
     length
-        Steps a cycle; None is `Run.thin`, so that one draw is kept of each cycle, at its end.
+        Steps per cycle; None takes `Run.thin`, so that one draw is kept at the end of each cycle.
     exploration
-        The part of a cycle without noise, from 0 to 1.
+        The fraction of a cycle without noise, from 0 to below 1.
     """
 
-    length: Any = eqx.field(default=None, converter=_length)
+    length: Any = eqx.field(default=None, converter=_optional_float)
     exploration: float = eqx.field(default=0.0, converter=float)
 
     asymptotically_exact = False
@@ -138,16 +138,16 @@ class Cyclical(Pacing):
             raise InputError("an exploration from 0 to below 1", f"{self.exploration}", "Try 0.25.")
 
     def at(self, step: Array) -> Pace:
-        """Of a step at a part u of its cycle."""
+        """The factors at a step, which lies at the fraction u of its cycle."""
         u = (step % self.length) / self.length
         return Pace(0.5 * (1.0 + jnp.cos(jnp.pi * u)), jnp.where(u < self.exploration, 0.0, 1.0))
 
     def samples(self, steps: np.ndarray) -> np.ndarray:
-        """Whether states after these steps come with noise."""
+        """Whether each of these steps lies after the exploration of its cycle, where noise is added."""
         return (steps % self.length) / self.length >= self.exploration
 
     def settled(self, thin: int) -> "Cyclical":
-        """With a draw a cycle, unless its length is given."""
+        """The schedule with cycles of `thin` steps, so one draw per cycle, unless a length is given."""
         return self if self.length is not None else Cyclical(thin, self.exploration)
 
 
@@ -155,20 +155,20 @@ _ROUNDING = 1e-6
 
 
 class Annealed(Pacing):
-    r"""Cycles of three parts: large steps, steps that fall geometrically, small steps, at which draws are taken.
+    r"""Cycles of three phases: large steps, steps that fall geometrically, small steps, at which draws are taken.
 
-    What a noisy gradient heats a direction by grows with its curvature and with the step. Large steps move along the
-    flat directions, which they hardly heat; while they fall, one stiff direction after another comes to its own
-    temperature, which it does quickly; at the small ones all have it.
+    Gradient noise heats a direction more, the larger its curvature and the step size are. Large steps move along the
+    flat directions, which they hardly heat. While steps fall, one stiff direction after another reaches its own
+    temperature, which it does quickly; at the small steps all directions have reached it.
 
     Parameters
     ----------
     length
-        Steps a cycle.
+        Steps per cycle.
     lowest
-        The small steps over the large ones, above 0 and below 1.
+        The small step size as a fraction of the large one, above 0 and below 1.
     exploration, sampling
-        The first and the last part of a cycle, the latter above 0. Together at most 1.
+        The fractions of a cycle with large and with small steps, the latter above 0; together at most 1.
 
     Examples
     --------
@@ -192,10 +192,12 @@ class Annealed(Pacing):
             raise InputError("a lowest factor above 0 and below 1", f"{self.lowest}", "Try 0.02.")
         if self.exploration < 0.0 or not self.sampling > 0.0 or not self.exploration + self.sampling <= 1.0:
             got = f"{self.exploration} and {self.sampling}"
-            raise InputError("an exploration and a sampling above 0, together at most 1", got, "Try 0.4 and 0.25.")
+            raise InputError(
+                "an exploration of at least 0 and a sampling above 0, together at most 1", got, "Try 0.4 and 0.25."
+            )
 
     def at(self, step: Array) -> Pace:
-        """Of a step at a part u of its cycle."""
+        """The factors at a step, which lies at the fraction u of its cycle."""
         u = (step % self.length) / self.length
         falling = jnp.maximum(1.0 - self.exploration - self.sampling, 1e-6)
         fallen = jnp.clip((u - self.exploration) / falling, 0.0, 1.0)
@@ -203,5 +205,5 @@ class Annealed(Pacing):
         return Pace(factor, jnp.ones_like(factor))
 
     def samples(self, steps: np.ndarray) -> np.ndarray:
-        """Whether states after these steps are of the last part."""
+        """Whether each of these steps lies in the sampling phase of its cycle."""
         return (steps % self.length) / self.length >= 1.0 - self.sampling - _ROUNDING

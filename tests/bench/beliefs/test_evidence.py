@@ -97,7 +97,7 @@ def test_evidence_is_drawn_against_the_test_nll(ranking):
 def test_a_method_without_evidence_is_refused(rows, key):
     model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
     for arguments, said in (
-        ({"method": tb.MAP()}, "finds the evidence"),
+        ({"method": tb.MAP()}, "estimates the evidence"),
         ({"starts": 0}, "at least 1 start"),
     ):
         with pytest.raises(tb.InputError, match=said):

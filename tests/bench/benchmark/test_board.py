@@ -15,7 +15,7 @@ SECTIONS = [
     "small: accuracy",
     "small: AUROC",
     "small: in-between",
-    "small: differences from the best of each task",
+    "small: differences from the best on each task",
     "small: cost",
     "small: calibration of numbers",
     "small: calibration of classes",
@@ -26,7 +26,7 @@ SECTIONS = [
     "small: distance to the reference",
     "small: settings chosen by tuning",
     "Failed fits",
-    "Doubts about fits that finished",
+    "Warnings from fits that finished",
     "How these figures were made",
 ]
 
@@ -69,7 +69,7 @@ def test_sections_without_data_are_left_out():
     assert headings(page) == [
         "small: leaderboard",
         "small: NLL",
-        "small: differences from the best of each task",
+        "small: differences from the best on each task",
         "How these figures were made",
     ]
 

@@ -24,11 +24,11 @@ def test_the_error_stands_beside_that_of_guessing_the_mean(key):
 @pytest.mark.parametrize(
     ("inside", "words"),
     [
-        (78, "held 78% of the 100 test rows: too narrow (overconfident)."),
-        (83, "held 83% of the 100 test rows: perhaps too narrow (overconfident); chance alone does that in"),
-        (88, "held 88% of the 100 test rows: within the 84% to 95% that chance allows."),
-        (93, "held 93% of the 100 test rows: within the 84% to 95% that chance allows."),
-        (100, "held 100% of the 100 test rows: wider than needed (underconfident)."),
+        (78, "covered 78% of the 100 test rows: too narrow (overconfident)."),
+        (83, "covered 83% of the 100 test rows: perhaps too narrow (overconfident); chance alone does this in"),
+        (88, "covered 88% of the 100 test rows: within the 84% to 95% expected by chance."),
+        (93, "covered 93% of the 100 test rows: within the 84% to 95% expected by chance."),
+        (100, "covered 100% of the 100 test rows: wider than needed (underconfident)."),
     ],
 )
 def test_coverage_is_judged_by_what_chance_allows(key, inside, words):
@@ -36,7 +36,7 @@ def test_coverage_is_judged_by_what_chance_allows(key, inside, words):
 
 
 def test_few_rows_excuse_what_many_do_not(key):
-    assert "that chance allows" in numbers(key, 8, num=10)
+    assert "expected by chance" in numbers(key, 8, num=10)
     assert "too narrow (overconfident)." in numbers(key, 800, num=1000)
 
 
@@ -52,9 +52,11 @@ def test_intervals_that_are_right_are_faulted_as_seldom_as_promised():
 def test_a_fit_that_is_no_better_than_guessing_is_said_to_be(key):
     truth = np.random.default_rng(0).normal(size=(40, 1))
     guess = Guess(mean=np.zeros(1))
-    assert ", so it is no better." in verdict("map", around(np.full((40, 1), 0.5), np.ones(1), key), truth, guess)
+    assert ", so the model does no better." in verdict(
+        "map", around(np.full((40, 1), 0.5), np.ones(1), key), truth, guess
+    )
     lucky = around(np.full((40, 1), truth.mean()), np.ones(1), key)
-    assert "which 40 rows cannot tell apart" in verdict("map", lucky, truth, guess)
+    assert "but 40 test rows are too few to tell the two apart" in verdict("map", lucky, truth, guess)
 
 
 def labelled(confidence, right, num=200):
@@ -70,14 +72,16 @@ def labelled(confidence, right, num=200):
 @pytest.mark.parametrize(
     ("confidence", "right", "words"),
     [
-        (0.9, 180, "Its mean confidence was 90% and it was right in 90%: within what chance allows."),
-        (0.99, 180, "Its mean confidence was 99% and it was right in 90%: too sure (overconfident)."),
-        (0.7, 180, "Its mean confidence was 70% and it was right in 90%: less sure than it could be (underconfident)."),
+        (0.9, 180, "Its mean confidence was 90% and its accuracy 90%: the two agree to within chance."),
+        (0.99, 180, "Its mean confidence was 99% and its accuracy 90%: too sure (overconfident)."),
+        (0.7, 180, "Its mean confidence was 70% and its accuracy 90%: less sure than it could be (underconfident)."),
     ],
 )
 def test_confidence_is_held_against_how_often_it_was_right(confidence, right, words):
     said = labelled(confidence, right)
-    assert said.startswith("map names the right pet in 90% of 200 test rows; guessing 'cat' each time gives 50%. NLL ")
+    assert said.startswith(
+        "map predicts the right pet for 90% of 200 test rows; guessing 'cat' each time gives 50%. NLL "
+    )
     assert "class frequencies alone give 0.837." in said
     assert said.endswith(words)
 

@@ -118,7 +118,7 @@ def test_runs_that_agree_are_a_reference_and_come_back_to_the_bit(made):
 
 
 def test_runs_that_do_not_agree_are_refused_with_their_numbers(line, key):
-    with pytest.raises(ReferenceError, match=r"no reference: .*apart 0\.\d+, limit 0\.1.*Run longer chains"):
+    with pytest.raises(ReferenceError, match=r"not a reference: .*apart 0\.\d+, limit 0\.1.*Run longer chains"):
         make_reference(*line, INPUTS, nuts(20), key)
 
 
@@ -133,7 +133,7 @@ def test_other_files_and_other_inputs_are_refused(shipped, tmp_path, key):
     with pytest.raises(tb.InputError, match="one of breast_cancer, curve, diabetes, diabetes_gap, wine"):
         load_reference("nothing")
     archive.write(tmp_path / "other.npz", {"kind": "another"}, {})
-    with pytest.raises(tb.LoadError, match="no reference"):
+    with pytest.raises(tb.LoadError, match="not a reference file"):
         load_reference(tmp_path / "other.npz")
     with pytest.raises(tb.InputError, match="functions of shape"):
         fidelity(straight(tb.likelihoods.Gaussian(0.5), 1, key).predict(INPUTS), shipped)

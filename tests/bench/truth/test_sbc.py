@@ -47,7 +47,7 @@ def test_exact_draws_pass_and_all_quantities_are_ranked(key):
     assert found.passes, str(found)
     assert set(found.ranks) == {"f(0)", "f(1)", "f(2)", "log likelihood", "log prior"}
     assert all(values.shape == (SIMULATIONS,) for values in found.ranks.values())
-    assert "Ranks are even." in str(found)
+    assert "Ranks are uniform." in str(found)
     assert "<td>log likelihood</td>" in found._repr_html_()
 
 

@@ -220,7 +220,7 @@ def test_trained_features_keep_the_noise_that_was_measured_on_held_out_rows(trai
     found = point.fit(model, table(24), key=KEY, progress=False)
     np.testing.assert_allclose(trained.params.noise[0], found.params.noise[0], rtol=1e-6)
     assert any("held-out rows" in note for note in trained.notes)
-    assert trained.notes[-1].startswith("Given the features unknown prior scales of the last layer")
+    assert trained.notes[-1].startswith("Given the features, unknown prior scales of the last layer")
 
 
 @pytest.mark.slow

@@ -93,5 +93,5 @@ def test_a_method_that_differentiates_forwards_is_told_so():
         slope = jax.grad(lambda w: jnp.sum(FUSED.apply(w, x)))
         return jax.jvp(slope, (weights,), (weights,))
 
-    with pytest.raises(tb.InputError, match="backwards and once"):
+    with pytest.raises(tb.InputError, match="first-order gradients by backpropagation"):
         jax.eval_shape(curvature, _weights(), IMAGES)

@@ -217,7 +217,7 @@ def _overwrites(again):
         (lambda _: _branches(), r"torch\.fx can trace"),
         (lambda _: _overwrites(True), r"relu \(writes in place to a value that is read again\)"),
         (lambda nn: nn.Sequential(nn.LSTM(6, 4, proj_size=2)), r"0 \(LSTM with proj_size=2\)"),
-        (lambda nn: nn.TransformerEncoderLayer(6, 2, activation=nn.functional.tanh), "an activation of its own"),
+        (lambda nn: nn.TransformerEncoderLayer(6, 2, activation=nn.functional.tanh), "a custom activation"),
     ],
 )
 def test_what_cannot_be_a_network_is_refused(make, said):

@@ -1,4 +1,4 @@
-"""What every method is held against: answers that need no network, and one that needs no Bayes."""
+"""Baselines for every method: ridge, Gaussian process and boosting, and one network without Bayesian inference."""
 
 from tunbridge.bench.baselines.base import Fitted
 from tunbridge.bench.baselines.boosting import Boosting

@@ -1,4 +1,4 @@
-"""What baselines share: the rows they take, the posterior that they are asked through, folds, and a temperature."""
+"""The parts that baselines share: training rows, the fitted posterior, cross-validation folds, temperature scaling."""
 
 import abc
 import os
@@ -30,50 +30,50 @@ from tunbridge.runtime.loop import Options
 FOLDS = 5
 _FEWEST = 10
 _MOST_NUMBERS = 5_000_000
-"""How many numbers x may hold, times the classes: more takes minutes."""
+"""Largest size of x, times the number of classes: more takes minutes."""
 
 
 class Rows(NamedTuple):
-    """Training rows as scikit-learn takes them."""
+    """Training rows in the form that scikit-learn takes."""
 
     x: np.ndarray
-    """(points, features) of float64."""
+    """Inputs, (points, features), float64."""
     y: np.ndarray
-    """Numbers (points, outputs), or labels (points,)."""
+    """Real-valued targets (points, outputs), or class labels (points,)."""
     weight: np.ndarray
-    """How often each counts, (points,)."""
+    """The weight of each row, (points,)."""
     classes: int
-    """How many there are; 0 for numbers."""
+    """The number of classes; 0 for regression."""
 
     def take(self, chosen: np.ndarray) -> "Rows":
-        """Some of them."""
+        """Return the chosen rows."""
         return Rows(self.x[chosen], self.y[chosen], self.weight[chosen], self.classes)
 
 
 class Learnt(Protocol):
-    """What a baseline keeps of its rows."""
+    """The fitted predictor of a baseline."""
 
     def predict(self, x: np.ndarray, key: Key) -> Predictive:
-        """The distribution of y at x."""
+        """Predictive distribution of y at x."""
         ...
 
 
 class Fitted(Weightless):
-    """A baseline given data: it predicts as a posterior does, and has no weights to draw.
+    """A fitted baseline: it predicts like a posterior, but has no weights to sample.
 
     Parameters
     ----------
     model
-        The model that it stands beside; its network is not used.
+        The model that it is compared with; its network is not used.
     learnt
-        What it keeps.
+        The fitted predictor.
     """
 
     learnt: Any
 
     @checked
     def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
-        """The distribution of y at x; `num` is refused, for no weights are drawn."""
+        """Predictive distribution of y at x; `num` is refused, since no weights are sampled."""
         if num is not None:
             raise InputError("no num= for a baseline", f"num={num}", "Leave it out.")
         rows = np.asarray(check_x(x))
@@ -85,41 +85,41 @@ class Fitted(Weightless):
 
     @property
     def refusal(self) -> InputError:
-        """It has none."""
-        return InputError("a posterior over weights", "a baseline, which has none", "Ask it to predict.")
+        """The error for everything that needs posterior weights."""
+        return InputError("a posterior over weights", "a baseline, which has none", "Use only predict().")
 
     def summary(self) -> Summary:
-        """Refused: there are no weights."""
+        """Refuse: a baseline has no weights."""
         raise self.refusal
 
     def save(self, path: str | os.PathLike) -> None:
-        """Refused: a baseline is fitted again in seconds."""
+        """Refuse: refitting a baseline takes seconds."""
         raise InputError("a posterior of a network", "a baseline", "Fit it again, or use scikit-learn's own.")
 
 
 class Baseline(Method):
-    """A method without a network: it takes the likelihood for numbers with normal noise, or for classes.
+    """A method without a network, for regression with normal noise (whatever the likelihood says) or classification.
 
-    It runs to its end, whatever `max_seconds` says: data that would take it minutes is refused.
+    It ignores `max_seconds` and always runs to completion: data on which that would take minutes is refused.
     """
 
     @abc.abstractmethod
     def learn(self, rows: Rows, key: Key) -> tuple[Learnt, str]:
-        """What is kept of the rows, and a sentence about it."""
+        """Fit the rows; return the fitted predictor, and a sentence about the fit."""
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """The baseline `size` times, each with a key of its own."""
+        """Fit the baseline `size` times, each with its own key."""
         rows = _rows(model, check_kind(model, data))
-        found: list[Posterior] = []
+        fits: list[Posterior] = []
         for each in jax.random.split(key, size):
-            with threadpool_limits(1):  # on a busy machine threads that wait for one another take fifty times as long
+            with threadpool_limits(1):  # on a busy machine, threads that wait for each other are fifty times slower
                 learnt, note = self.learn(rows, each)
-            found.append(Fitted(model, each, learnt, notes=(note,)))
-        return found
+            fits.append(Fitted(model, each, learnt, notes=(note,)))
+        return fits
 
 
 def check_kind(model: Model, data: Data | Stream) -> Data:
-    """The data; InputError unless it is of numbers or classes, and all rows at hand."""
+    """Return the data; raise InputError unless it is regression or classification data with all rows in memory."""
     if not isinstance(model.likelihood, OfNumbers | OfClasses):
         got = type(model.likelihood).__name__
         raise InputError("a likelihood of numbers or of classes for a baseline", got, "Compare without baselines.")
@@ -147,30 +147,30 @@ def _rows(model: Model, data: Data) -> Rows:
 
 
 def folds(key: Key, rows: Rows) -> np.ndarray:
-    """A fold from 0 to 4 for each row, at random, every class spread evenly over them."""
+    """Assign each row to a random fold from 0 to 4, stratified by class."""
     order = np.asarray(jax.random.permutation(key, len(rows.x)))
     if rows.classes:
         order = order[np.argsort(rows.y[order], kind="stable")]
-    found = np.empty(len(order), int)
-    found[order] = np.arange(len(order)) % FOLDS
-    return found
+    fold = np.empty(len(order), int)
+    fold[order] = np.arange(len(order)) % FOLDS
+    return fold
 
 
 def all_classes(probs: np.ndarray, seen: np.ndarray, num: int, classes: int) -> np.ndarray:
-    """Log probabilities of all classes, given those of the `seen` among `num` rows; others get 1 / (num + classes)."""
+    """Log probabilities of all classes, given `probs` of those `seen` in `num` rows; others get 1 / (num + classes)."""
     rare = 1.0 / (num + classes)
-    found = np.full((*probs.shape[:-1], classes), rare)
-    found[..., seen] = np.maximum(probs, np.finfo(np.float32).tiny) * (1.0 - (classes - len(seen)) * rare)
-    return np.log(found)
+    all_probs = np.full((*probs.shape[:-1], classes), rare)
+    all_probs[..., seen] = np.maximum(probs, np.finfo(np.float32).tiny) * (1.0 - (classes - len(seen)) * rare)
+    return np.log(all_probs)
 
 
 def nll(log_probs: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    """The mean negative log probability of the labels."""
+    """Weighted mean of the negative log probability of the labels y."""
     return -float(np.average(log_probs[np.arange(len(y)), y], weights=weight))
 
 
 def best_temperature(log_probs: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-    r"""The :math:`\tau` of softmax(log p / :math:`\tau`) under which the labels are most probable."""
+    r"""The temperature :math:`\tau` at which softmax(log p / :math:`\tau`) gives the labels the highest likelihood."""
 
     def loss(log_tau: float) -> float:
         return nll(log_softmax(log_probs / np.exp(log_tau), axis=1), y, weight)
@@ -179,13 +179,13 @@ def best_temperature(log_probs: np.ndarray, y: np.ndarray, weight: np.ndarray) -
 
 
 def of_classes(log_probs: np.ndarray, x: np.ndarray) -> Predictive:
-    """The predictive of classes with these log probabilities at x, (points, classes)."""
+    """Predictive over classes with log probabilities `log_probs` at x, (points, classes)."""
     model = Model(MLP(()), Normal(1.0), Categorical(log_probs.shape[1]))
     return push_outputs(model, jnp.asarray(log_probs, jax.dtypes.canonicalize_dtype(float))[None], (), x)
 
 
 def around(mean: np.ndarray, noise: np.ndarray, key: Key) -> Predictive:
-    """The predictive of numbers with normal noise of this variance around one function."""
+    """Predictive of one function `mean` with normal noise of variance `noise`."""
 
     def draw(_: Key, num: int) -> np.ndarray:
         return np.broadcast_to(mean[None], (num, *mean.shape))
@@ -194,5 +194,5 @@ def around(mean: np.ndarray, noise: np.ndarray, key: Key) -> Predictive:
 
 
 def seed(key: Key) -> int:
-    """A seed for scikit-learn."""
+    """An integer seed for scikit-learn, drawn from the key."""
     return int(jax.random.randint(key, (), 0, 2**31 - 1))

@@ -1,4 +1,4 @@
-"""Gradient boosting with noise, or a temperature, measured on rows held out."""
+"""Gradient boosting with noise, or a temperature, estimated by cross-validation."""
 
 import dataclasses
 from typing import Any
@@ -25,21 +25,21 @@ from tunbridge.core.types import Key, Predictive
 
 
 class Boosting(Baseline):
-    """Histogram gradient boosting by scikit-learn, in its default settings :cite:p:`friedman2001greedy`.
+    """Histogram gradient boosting from scikit-learn with its default settings :cite:p:`friedman2001greedy`.
 
-    Five folds give predictions for rows held out. They choose the number of trees, and the noise of each output is the
-    root mean square of their residuals; for classes they choose a temperature.
+    Five-fold cross-validation chooses the number of trees. The noise of each output is the root mean square of the
+    held-out residuals; for classes, the held-out predictions choose a temperature.
 
     Parameters
     ----------
     trees
-        The most.
+        The largest number of trees.
     """
 
     trees: int = eqx.field(default=100, static=True)
 
     def learn(self, rows: Rows, key: Key) -> tuple[Learnt, str]:
-        """The trees of all rows."""
+        """Choose the number of trees by cross-validation, and fit that many to all rows."""
         key_folds, key_trees = jax.random.split(key)
         learn = self._classes if rows.classes else self._numbers
         return learn(rows, folds(key_folds, rows), seed(key_trees))
@@ -48,7 +48,7 @@ class Boosting(Baseline):
         from sklearn.ensemble import HistGradientBoostingRegressor
 
         settings = {"early_stopping": False, "random_state": state}
-        found, noise = [], []
+        fitted, noise = [], []
         for y in rows.y.T:
             held = np.empty((self.trees, len(y)))
             for number in range(FOLDS):
@@ -59,10 +59,10 @@ class Boosting(Baseline):
             losses = np.average((held - y[None]) ** 2, axis=1, weights=rows.weight)
             best = int(np.argmin(losses))
             trees = HistGradientBoostingRegressor(max_iter=best + 1, **settings)
-            found.append(trees.fit(rows.x, y, _weight(rows.weight)))
+            fitted.append(trees.fit(rows.x, y, _weight(rows.weight)))
             noise.append(max(losses[best], 1e-12))
-        counts = ", ".join(str(trees.n_iter_) for trees in found)
-        return Trees(tuple(found), np.array(noise)), f"it has {counts} trees, by {FOLDS} folds."
+        counts = ", ".join(str(trees.n_iter_) for trees in fitted)
+        return Trees(tuple(fitted), np.array(noise)), f"it has {counts} trees, by cross-validation on {FOLDS} folds."
 
     def _classes(self, rows: Rows, fold: np.ndarray, state: int) -> tuple[Learnt, str]:
         from sklearn.ensemble import HistGradientBoostingClassifier
@@ -79,12 +79,15 @@ class Boosting(Baseline):
         temperature = best_temperature(held[best], rows.y, rows.weight)
         trees = HistGradientBoostingClassifier(max_iter=best + 1, **settings)
         trees.fit(rows.x, rows.y, _weight(rows.weight))
-        said = f"it has {best + 1} trees per class and a temperature of {temperature:.2f}, by {FOLDS} folds."
-        return ClassTrees(trees, temperature, len(rows.x), rows.classes), said
+        note = (
+            f"it has {best + 1} trees per class and a temperature of {temperature:.2f}, "
+            f"by cross-validation on {FOLDS} folds."
+        )
+        return ClassTrees(trees, temperature, len(rows.x), rows.classes), note
 
 
 def _weight(weight: np.ndarray) -> np.ndarray | None:
-    """None where all count once: scikit-learn takes eight times as long with weights."""
+    """None if all weights are 1: scikit-learn is eight times slower with weights."""
     return None if (weight == 1.0).all() else weight
 
 
@@ -96,13 +99,13 @@ class Trees:
     noise: np.ndarray
 
     def predict(self, x: np.ndarray, key: Key) -> Predictive:
-        """Normal around the trees."""
+        """Normal distribution around the trees' prediction at x."""
         return around(np.column_stack([trees.predict(x) for trees in self.each]), self.noise, key)
 
 
 @dataclasses.dataclass(frozen=True)
 class ClassTrees:
-    """Trees for classes, and a temperature."""
+    """A boosted classifier, and its temperature."""
 
     trees: Any
     temperature: float
@@ -110,6 +113,6 @@ class ClassTrees:
     classes: int
 
     def predict(self, x: np.ndarray, key: Key) -> Predictive:
-        """The probabilities of the classes."""
+        """Class probabilities at x."""
         log_probs = all_classes(self.trees.predict_proba(x), self.trees.classes_, self.rows, self.classes)
         return of_classes(log_softmax(log_probs / self.temperature, axis=1), x)

@@ -1,4 +1,4 @@
-"""A network without Bayes: the mode, with noise or a temperature fitted to rows held out."""
+"""A network without Bayesian inference: the MAP estimate, with noise or a temperature fitted to held-out rows."""
 
 import dataclasses
 from typing import Any, Self
@@ -22,26 +22,26 @@ from tunbridge.runtime.loop import Options
 
 
 class CalibratedMAP(Method):
-    """One network: numbers with noise, or classes with a temperature, fitted to rows held out.
+    """One network, with the noise or the temperature of its predictions fitted to held-out rows.
 
-    A network learns from four fifths of the rows. Of numbers, the noise of each output is the root mean square of its
-    residuals on the others; of classes, the temperature makes their labels most probable
-    :cite:p:`guo2017calibration`. Then a network learns from all rows, and keeps that noise or temperature.
+    A first network is trained on four fifths of the rows. For regression, the noise of each output is the root mean
+    square of its residuals on the held-out rows; for classification, the temperature maximises the likelihood of their
+    labels :cite:p:`guo2017calibration`. A second network is then trained on all rows, with that noise or temperature.
 
     Parameters
     ----------
     point
-        How networks learn; half of `max_seconds` is for each.
+        How the networks are trained; each may take half of `max_seconds`.
     """
 
     point: MAP = eqx.field(default_factory=MAP)
 
     def within(self, gradients: int, rows: int) -> Self:
-        """Half for each of its two fits."""
+        """Give half of the gradient budget to each of the two fits."""
         return dataclasses.replace(self, point=self.point.within(gradients // 2, rows))
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """The baseline `size` times, each with a key of its own."""
+        """Fit the baseline `size` times, each with its own key."""
         rows = check_kind(model, data)
         return [
             self._one(model, rows, each, options.within(f"{number}"), (number / size, (number + 1) / size))
@@ -49,36 +49,39 @@ class CalibratedMAP(Method):
         ]
 
     def _one(self, model: Model, data: Data, key: Key, options: Options, shares: tuple[float, float]) -> Fitted:
-        """One baseline, within the time limit from one share of it to another."""
+        """Fit one baseline within the time limit, from the first of two shares of it to the second."""
         key_split, key_part, key_whole = jax.random.split(key, 3)
         part, held = split(data, key_split, SHARE)
         with options.clock.up_to(sum(shares) / 2):
             (trial,) = self.point.posteriors(model, part, key_part, 1, options.within("part"))
         y, weight = np.asarray(held.y), np.asarray(held.weights, np.float64)
-        found: Any
+        calibration: Any
         if isinstance(model.likelihood, OfClasses):
-            found = best_temperature(_log_probs(trial, held.x), y, weight)
-            note = f"its temperature of {found:.2f} was measured on {held.num} rows held out."
+            calibration = best_temperature(_log_probs(trial, held.x), y, weight)
+            note = f"its temperature of {calibration:.2f} was fitted to {held.num} held-out rows."
         else:
             squares = (np.asarray(trial.predict(held.x).mean, np.float64) - y) ** 2
-            found = np.maximum(np.average(squares, axis=0, weights=weight), 1e-12)
-            note = f"its noise was measured on {held.num} rows held out."
+            calibration = np.maximum(np.average(squares, axis=0, weights=weight), 1e-12)
+            note = f"its noise was estimated on {held.num} held-out rows."
         with options.clock.up_to(shares[1]):
             (whole,) = self.point.posteriors(model, data, key_whole, 1, options.within("whole"))
         return Fitted(
-            whole.model, key, Calibrated(whole, found), notes=tuple(dict.fromkeys((note, *trial.notes, *whole.notes)))
+            whole.model,
+            key,
+            Calibrated(whole, calibration),
+            notes=tuple(dict.fromkeys((note, *trial.notes, *whole.notes))),
         )
 
 
 @dataclasses.dataclass(frozen=True)
 class Calibrated:
-    """A network, and the variance of the noise around it, (outputs,), or a temperature."""
+    """A network, and either the variance of the noise around it, (outputs,), or a temperature."""
 
     point: Posterior
     found: Any
 
     def predict(self, x: np.ndarray, key: Key) -> Predictive:
-        """What the network expects, as uncertain as it was on rows held out."""
+        """The network's prediction, with the noise or temperature fitted to held-out rows."""
         if isinstance(self.found, float):
             return of_classes(log_softmax(_log_probs(self.point, x) / self.found, axis=1), x)
         return around(np.asarray(self.point.predict(x).mean, np.float64), self.found, key)

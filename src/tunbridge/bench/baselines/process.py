@@ -1,4 +1,4 @@
-"""Gaussian processes: exact for numbers, by Laplace's approximation for classes."""
+"""Gaussian process baseline: exact for regression, Laplace's approximation for classification."""
 
 import dataclasses
 import warnings
@@ -18,39 +18,41 @@ from tunbridge.core.types import Key, Predictive
 _MOST = 2000
 _MOST_CLASSIFIED = 1000
 _TUNED_BY = 1000
-"""How many rows the kernel is learnt from."""
+"""The largest number of rows used to fit the kernel."""
 
 
 class Process(Baseline):
     """A Gaussian process with a squared exponential kernel, for at most 2,000 rows :cite:p:`rasmussen2006gaussian`.
 
-    Numbers: exact, a process an output with a length for each input; kernel and noise maximise the evidence of at most
-    1,000 of the rows, and all rows are conditioned on. Classes: Laplace's approximation by scikit-learn, one class
-    against the rest with one length, where rows times the classes told apart so are at most 1,000.
+    Regression is exact, with one process per output and one length scale per input; kernel and noise maximise the
+    evidence of at most 1,000 of the rows, and the process is then conditioned on all rows. Classification uses
+    Laplace's approximation from scikit-learn, one class against the rest with a single length scale; rows times
+    one-against-rest problems are at most 1,000.
     """
 
     def learn(self, rows: Rows, key: Key) -> tuple[Learnt, str]:
-        """The process given the rows."""
+        """Fit a process to the rows."""
         if len(rows.x) > _MOST:
             raise InputError(f"at most {_MOST:,} rows for a Gaussian process", f"{len(rows.x):,}", "Leave it out.")
         if not (rows.weight == 1.0).all():
-            raise InputError("rows that count once for a Gaussian process", "weights", "Leave it out.")
+            raise InputError("rows without weights for a Gaussian process", "weighted rows", "Leave it out.")
         return _classified(rows, key) if rows.classes else _regressed(rows, key)
 
 
 @dataclasses.dataclass(frozen=True)
 class Processes:
-    """A process an output, around a level, in units in which it varies by about one."""
+    """One process per output, each fitted to y minus `level`, divided by `unit`."""
 
     each: tuple[FittedProcess, ...]
     level: np.ndarray
     unit: np.ndarray
 
     def predict(self, x: np.ndarray, key: Key) -> Predictive:
-        """Normal at each x."""
-        found = [process.predict(x) for process in self.each]
+        """Normal predictive at each x, in the units of y."""
+        predictives = [process.predict(x) for process in self.each]
         mean, epistemic, noise = (
-            np.concatenate([getattr(one, name) for one in found], axis=1) for name in ("mean", "epistemic", "aleatoric")
+            np.concatenate([getattr(predictive, name) for predictive in predictives], axis=1)
+            for name in ("mean", "epistemic", "aleatoric")
         )
 
         def draw(key: Key, num: int) -> np.ndarray:
@@ -65,29 +67,29 @@ class Processes:
 def _regressed(rows: Rows, key: Key) -> tuple[Processes, str]:
     level, unit = rows.y.mean(axis=0), rows.y.std(axis=0)
     unit = np.where(unit > 0, unit, 1.0)
-    some = np.asarray(jax.random.permutation(key, len(rows.x)))[:_TUNED_BY]
+    subset = np.asarray(jax.random.permutation(key, len(rows.x)))[:_TUNED_BY]
     spread = np.where((sd := rows.x.std(axis=0)) > 0, sd, 1.0)
     kernel = 1.0 * tinygp.transforms.Linear(1.0 / (spread * np.sqrt(len(spread))), kernels.ExpSquared(1.0))
-    found = []
+    processes = []
     for output in range(rows.y.shape[1]):
         y = (rows.y[:, output] - level[output]) / unit[output]
-        fitted = ExactProcess(kernel, 0.3, restarts=0).fit(rows.x[some], y[some], key=key)
-        if len(some) < len(rows.x):
+        fitted = ExactProcess(kernel, 0.3, restarts=0).fit(rows.x[subset], y[subset], key=key)
+        if len(subset) < len(rows.x):
             fitted = ExactProcess(fitted.kernel, fitted.noise, tune=False).fit(rows.x, y, key=key)
-        found.append(fitted)
-    return Processes(tuple(found), level, unit), "its kernel and noise are those of the largest evidence."
+        processes.append(fitted)
+    return Processes(tuple(processes), level, unit), "its kernel and noise maximise the evidence."
 
 
 @dataclasses.dataclass(frozen=True)
 class Classifier:
-    """A process for each class against the rest."""
+    """A fitted process classifier, one class against the rest."""
 
     process: Any
     rows: int
     classes: int
 
     def predict(self, x: np.ndarray, key: Key) -> Predictive:
-        """The probabilities of its classes."""
+        """Class probabilities at x."""
         probs = self.process.predict_proba(np.asarray(x, np.float64))
         return of_classes(all_classes(probs, self.process.classes_, self.rows, self.classes), x)
 
@@ -100,12 +102,12 @@ def _classified(rows: Rows, key: Key) -> tuple[Classifier, str]:
     problems = 1 if rows.classes == 2 else rows.classes
     if len(rows.x) * problems > _MOST_CLASSIFIED:
         raise InputError(
-            f"at most {_MOST_CLASSIFIED:,} rows, times the classes told apart, for Gaussian processes",
+            f"at most {_MOST_CLASSIFIED:,} rows times one-against-rest problems for Gaussian processes",
             f"{len(rows.x) * problems:,}",
             "Leave it out.",
         )
     kernel = ConstantKernel(1.0, (1e-2, 1e4)) * RBF(np.sqrt(rows.x.shape[1]), (1e-2, 1e4))
-    with warnings.catch_warnings():  # a length at the end of its range is an answer
+    with warnings.catch_warnings():  # a length scale at the end of its range is acceptable
         warnings.simplefilter("ignore", ConvergenceWarning)
         process = GaussianProcessClassifier(kernel, random_state=seed(key)).fit(rows.x, rows.y)
-    return Classifier(process, len(rows.x), rows.classes), "its kernel is that of the largest approximate evidence."
+    return Classifier(process, len(rows.x), rows.classes), "its kernel maximises the approximate evidence."

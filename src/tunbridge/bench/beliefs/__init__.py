@@ -1,1 +1,1 @@
-"""What a prior means, and what the evidence says of a model."""
+"""Prior predictive checks, sensitivity to the prior, and rankings of priors and models by evidence."""

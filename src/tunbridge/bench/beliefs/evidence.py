@@ -1,4 +1,4 @@
-"""Models by their evidence, beside how well they predict."""
+"""Rank models by their evidence, and compare with how well they predict."""
 
 import dataclasses
 import math
@@ -26,12 +26,12 @@ from tunbridge.model.model import Model
 
 Rows = Data | tuple[Any, Any]
 _FEWEST = 3
-"""Models, for a rank correlation to be told."""
+"""Fewest models for a rank correlation."""
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelRanking(tables.Table):
-    """What `rank_models` found: rows of figures, the largest evidence first, and each model's posterior."""
+    """The result of `rank_models`: a row per model, largest evidence first, and each model's posterior."""
 
     caption = "models by evidence"
 
@@ -39,11 +39,11 @@ class ModelRanking(tables.Table):
     sentences: tuple[str, ...]
     posteriors: dict[str, Standardised]
     rank_correlation: float | None
-    """Spearman's, of evidence and test log score; None without test rows, or with fewer than three models."""
+    """Spearman correlation of evidence and test log score; None without test rows, or with fewer than three models."""
 
     @property
     def best(self) -> str:
-        """The model of the largest evidence."""
+        """The model with the largest evidence."""
         return self.rows[0]["model"]
 
 
@@ -56,65 +56,65 @@ def rank_models(
     starts: int = 1,
     key: Key,
 ) -> ModelRanking:
-    r"""Order models by the evidence of the same rows, with the probability of each :cite:p:`mackay1992practical`.
+    r"""Rank models by their evidence on the same rows, with the probability of each :cite:p:`mackay1992practical`.
 
     .. math::
 
         p(M \mid y) = \frac{p(y \mid M)}{\sum_{M'} p(y \mid M')}
 
-    where all are equally probable before. Rows are standardised as `compare` does; the evidence is then taken back to
-    the units of y, so that its negative for each row stands beside the test NLL. What `Laplace` tunes is at its best
-    value, not integrated out.
+    with equal prior probabilities. Rows are standardised as in `compare`; the evidence is then converted to the units
+    of y, so that its negative per row is comparable with the test NLL. Hyperparameters that `Laplace` tunes are at
+    their best values, not integrated out.
 
     Parameters
     ----------
     models
-        By name.
+        Models by name.
     data, test
-        Rows to learn from, and rows to be judged on: `Data`, or pairs (x, y) of arrays.
+        Training rows and test rows: `Data`, or pairs (x, y) of arrays.
     method
-        One that finds the evidence: `Laplace`, which is meant by None, or `TemperedSMC`.
+        A method that estimates the evidence, such as `Laplace` or `TemperedSMC`; None is ``Laplace()``.
     starts
-        How often each model is fitted, each time from another start; the fit of the largest evidence is kept.
+        How many times each model is fitted, from different starting points; the fit with the largest evidence is kept.
     key
-        The same for every model.
+        The key, the same for every model.
     """
     method = Laplace() if method is None else method
     _refuse(models, method, starts)
-    found = {name: learn(model, data, method, key=key, starts=starts) for name, model in models.items()}
-    total = np.array([one.log_evidence - one.unit for one in found.values()])
+    fits = {name: learn(model, data, method, key=key, starts=starts) for name, model in models.items()}
+    total = np.array([fit.log_evidence - fit.unit for fit in fits.values()])
     shares = np.exp(total - total.max()) / np.exp(total - total.max()).sum()
     rows = []
-    for (name, one), value, share in zip(found.items(), total.tolist(), shares.tolist(), strict=True):
-        figures = {"log evidence": value, "a row": value / one.num, "probability": share}
-        scores = {} if test is None else score(one.posterior, models[name], data, test)
-        rows.append({"model": name, "weights": one.weights, **figures, **scores, "seconds": one.seconds})
+    for (name, fit), value, share in zip(fits.items(), total.tolist(), shares.tolist(), strict=True):
+        figures = {"log evidence": value, "a row": value / fit.num, "probability": share}
+        scores = {} if test is None else score(fit.posterior, models[name], data, test)
+        rows.append({"model": name, "weights": fit.weights, **figures, **scores, "seconds": fit.seconds})
     rows.sort(key=lambda row: -row["log evidence"])
     correlation = _rank_correlation(rows)
-    posteriors = {name: one.posterior for name, one in found.items()}
-    return ModelRanking(rows, _sentences(list(found.values()), correlation), posteriors, correlation)
+    posteriors = {name: fit.posterior for name, fit in fits.items()}
+    return ModelRanking(rows, _sentences(list(fits.values()), correlation), posteriors, correlation)
 
 
 class Learnt(NamedTuple):
-    """A posterior of standardised rows, with its evidence."""
+    """A posterior fitted to standardised rows, with its evidence."""
 
     posterior: Standardised
     log_evidence: float
-    """Of the standardised rows."""
+    """Log evidence of the standardised rows."""
     unit: float
-    """The logarithm of the unit of y, summed over rows: the evidence in the units of y is smaller by it."""
+    """The log of the unit of y, summed over rows: subtract it for the log evidence in the units of y."""
     num: float
-    """Rows, each counted as often as its weight says."""
+    """Number of rows: the sum of their weights."""
     weights: int
     seconds: float
 
 
 def learn(model: Model, train: Rows, method: Method, *, key: Key, starts: int = 1) -> Learnt:
-    """Fit a model from so many starts, and keep the posterior of the largest evidence."""
+    """Fit a model from `starts` starting points, and return the posterior with the largest evidence."""
     x, y, weight = as_rows(train)
     keys = [key, *(jax.random.fold_in(key, number) for number in range(1, starts))]
     began = time.perf_counter()
-    fits = [fit_standardised(method, model, x, y, weight, key=one, progress=False) for one in keys]
+    fits = [fit_standardised(method, model, x, y, weight, key=start_key, progress=False) for start_key in keys]
     evidences = [_evidence(fit) for fit in fits]
     seconds = time.perf_counter() - began
     best = int(np.nanargmax(evidences))
@@ -129,7 +129,7 @@ def learn(model: Model, train: Rows, method: Method, *, key: Key, starts: int = 
 
 
 def score(posterior: Standardised, model: Model, train: Rows, test: Rows) -> dict[str, float]:
-    """The NLL of test rows, and its standard error."""
+    """NLL of the test rows, and its standard error."""
     scores = -np.asarray(posterior.predict(as_rows(test)[0]).log_prob(as_scored(model, train, test)))
     return {"NLL": float(scores.mean()), "its error": float(scores.std(ddof=1) / np.sqrt(len(scores)))}
 
@@ -142,11 +142,11 @@ def _evidence(fit: Standardised) -> float:
 
 
 def _refuse(models: Mapping[str, Model], method: Method, starts: int) -> None:
-    if not isinstance(models, Mapping) or not models or not all(isinstance(one, Model) for one in models.values()):
+    if not isinstance(models, Mapping) or not models or not all(isinstance(model, Model) for model in models.values()):
         raise InputError("a mapping of names to models", repr(models)[:60], 'Write {"small": tb.Model(...), ...}.')
     if not isinstance(method, Laplace | NeuralLinear | TemperedSMC):
         name = type(method).__name__
-        raise InputError("a method that finds the evidence", name, "Use tb.Laplace() or tb.TemperedSMC().")
+        raise InputError("a method that estimates the evidence", name, "Use tb.Laplace() or tb.TemperedSMC().")
     if starts < 1:
         raise InputError("at least 1 start", f"{starts}", "Try 3.")
 
@@ -159,11 +159,11 @@ def _rank_correlation(rows: list[dict[str, Any]]) -> float | None:
     return float(spearmanr([row["log evidence"] for row in rows], [-row["NLL"] for row in rows]).statistic)
 
 
-def _sentences(found: list[Learnt], correlation: float | None) -> tuple[str, ...]:
-    said = []
-    if units := {round(one.unit, 2) for one in found} - {0.0}:
+def _sentences(fits: list[Learnt], correlation: float | None) -> tuple[str, ...]:
+    sentences = []
+    if units := {round(fit.unit, 2) for fit in fits} - {0.0}:
         less = " or ".join(f"{unit:,.2f}" for unit in sorted(units))
-        said.append(f"Log evidence of y in its own units: that of standardised y less n log sd(y) = {less}.")
+        sentences.append(f"Log evidence in the units of y: that of standardised y minus n log sd(y) = {less}.")
     if correlation is not None:
-        said.append(f"Rank correlation of evidence and test log score: {correlation:.2f} over {len(found)} models.")
-    return tuple(said)
+        sentences.append(f"Rank correlation of evidence and test log score: {correlation:.2f} over {len(fits)} models.")
+    return tuple(sentences)

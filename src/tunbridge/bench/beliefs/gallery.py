@@ -1,4 +1,4 @@
-"""A picture of priors side by side: one weight, and the functions of a network."""
+"""A figure that compares priors: densities of one weight, and functions of a network."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ _KINDS = (".png", ".svg", ".pdf")
 
 
 def gallery() -> dict[str, Prior]:
-    """Priors of one weight, with about half of their mass between -0.7 and 0.7 where they have a scale to choose."""
+    """Example priors by name; those with a free scale have about half of their mass between -0.7 and 0.7."""
     return {
         "normal": Normal(1.0),
         "Laplace": Laplace(1.0),
@@ -45,7 +45,7 @@ def gallery() -> dict[str, Prior]:
 
 
 def mixing_laws() -> dict[str, Prior]:
-    """Normal weights with scales of their own, by the law of the scale."""
+    """Scale mixtures of normals, by the mixing distribution of each weight's scale."""
     return {
         "z^2 ~ inverse gamma: Student-t": ScaleMixture(dist.InverseGamma(1.5, 1.5), squared=True),
         "z^2 ~ exponential: Laplace": ScaleMixture(dist.Exponential(0.5), squared=True),
@@ -57,7 +57,7 @@ def mixing_laws() -> dict[str, Prior]:
 
 
 def save(path: str | os.PathLike) -> None:
-    """Draw the gallery into a file: densities and pulls, mixing laws, and functions of a network under four priors."""
+    """Save the gallery as a figure: densities and pulls, scale mixtures, functions of a network under four priors."""
     from matplotlib.figure import Figure
 
     if Path(path).suffix not in _KINDS:
@@ -69,9 +69,9 @@ def save(path: str | os.PathLike) -> None:
     left, right = top.subplots(1, 2)
     plots.densities(gallery(), axes=left)
     plots.influence(gallery(), axes=right)
-    (one,) = mid.subplots(1, 1, squeeze=False)[0]
-    plots.densities(mixing_laws(), np.linspace(-6.0, 6.0, 121), axes=one)
-    one.set_title("Normal weights mixed over their scale")
+    (centre,) = mid.subplots(1, 1, squeeze=False)[0]
+    plots.densities(mixing_laws(), np.linspace(-6.0, 6.0, 121), axes=centre)
+    centre.set_title("Normal weights mixed over their scale")
     chosen = ("normal", "Laplace", "Cauchy", "horseshoe")
     for axes, name in zip(low.subplots(1, len(chosen)), chosen, strict=True):
         prior = ByPath({"layers/1/weight": gallery()[name]}, default=Normal(3.0))

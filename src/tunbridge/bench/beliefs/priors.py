@@ -1,4 +1,4 @@
-"""What a prior means: before any data, along a grid of scales, and beside other priors."""
+"""The consequences of a prior: prior predictive checks, sensitivity to its scale, and ranking by evidence."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +22,15 @@ from tunbridge.model.model import Model
 from tunbridge.model.priors import Normal, fan_in
 
 GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Scales at which a model's sensitivity is measured."""
+"""Default grid of prior scales for `sensitivity`."""
 _LEVELS = (0.05, 0.5, 0.95)
 _SURE = 0.99
-_ONE = "one"
+_METHOD = "one"
 
 
 @dataclasses.dataclass(frozen=True)
 class Beliefs(tables.Table):
-    """What a model expects before the data: quantiles over draws from its prior."""
+    """Prior predictive summary of a model: quantiles over draws from its prior."""
 
     caption = "prior predictive"
 
@@ -39,14 +39,15 @@ class Beliefs(tables.Table):
 
 
 def prior_predictive(model: Model, data: Data, *, key: Key, num: int = 1000) -> Beliefs:
-    """What a model expects at the inputs of some data, beside what was seen there.
+    """Compare what a model predicts from its prior at the inputs of some data with the observed y.
 
     Parameters
     ----------
     model, data
-        y is used for comparison only. Standardise x and y first if the model is meant for standardised rows.
+        The model and the data; y is used for comparison only. Standardise x and y first if the model is meant for
+        standardised rows.
     key, num
-        Of the draws from the prior, and how many.
+        The key, and the number of draws from the prior.
     """
     bound, rows = model.bind(data)
     drawn = jax.jit(jax.vmap(lambda k: bound.sample_params(k, bound.example())))(jax.random.split(key, num))
@@ -61,7 +62,7 @@ def prior_predictive(model: Model, data: Data, *, key: Key, num: int = 1000) -> 
 
 
 def _of_numbers(functions: np.ndarray, drawn: np.ndarray, y: np.ndarray) -> Beliefs:
-    """From (draws, points, outputs)."""
+    """Summary for regression, from functions and y, (draws, points, outputs)."""
     inside = functions.std(axis=1).mean(axis=-1)
     total = drawn.std(axis=1).mean(axis=-1)
     seen = float(y.std(axis=0).mean())
@@ -73,26 +74,26 @@ def _of_numbers(functions: np.ndarray, drawn: np.ndarray, y: np.ndarray) -> Beli
         _quantiles("share of y's variance due to f", np.minimum((inside / np.maximum(total, 1e-30)) ** 2, 1.0)),
     ]
     share = float(np.mean(total <= seen))
-    said = [f"{share:.0%} of the data sets that the prior draws vary less than the one that was seen."]
+    sentences = [f"{share:.0%} of data sets drawn from the prior vary less than the observed one."]
     if share < 0.01 or share > 0.99:
-        said.append("The prior hardly expects data like these: change its scale, or standardise x and y.")
-    return Beliefs(rows, tuple(said))
+        sentences.append("The prior hardly expects data like these: change its scale, or standardise x and y.")
+    return Beliefs(rows, tuple(sentences))
 
 
 def _of_classes(probs: np.ndarray, y: np.ndarray) -> Beliefs:
-    """From (draws, points, classes)."""
+    """Summary for classification, from probabilities (draws, points, classes)."""
     top = probs.max(axis=-1)
-    used = np.array([len(np.unique(one)) for one in probs.argmax(axis=-1)])
+    used = np.array([len(np.unique(labels)) for labels in probs.argmax(axis=-1)])
     rows = [
         _quantiles("largest probability at an input", top.ravel()),
         _quantiles("classes predicted somewhere", used) | {"seen": float(len(np.unique(y)))},
         _quantiles("share of inputs with one class above 0.99", (top > _SURE).mean(axis=1)),
     ]
     sure = float(np.mean((top > _SURE).mean(axis=1) > 0.5))
-    said = [f"{sure:.0%} of the networks that the prior draws are sure of a class at most inputs."]
+    sentences = [f"{sure:.0%} of networks drawn from the prior are sure of a class at more than half of the inputs."]
     if sure > 0.5:
-        said.append("Such a prior is sure before it has seen anything: take a smaller scale.")
-    return Beliefs(rows, tuple(said))
+        sentences.append("Such a prior is sure before it has seen anything: take a smaller scale.")
+    return Beliefs(rows, tuple(sentences))
 
 
 def _quantiles(name: str, values: np.ndarray) -> dict[str, Any]:
@@ -102,7 +103,7 @@ def _quantiles(name: str, values: np.ndarray) -> dict[str, Any]:
 
 @dataclasses.dataclass(frozen=True)
 class Sensitivity(tables.Table):
-    """How predictions change with the scale of the prior."""
+    """Test scores and uncertainties of a model by the scale of its prior."""
 
     caption = "sensitivity to the prior's scale"
     sentences = ()
@@ -120,38 +121,40 @@ def sensitivity(
     method: Method | None = None,
     key: Key,
 ) -> Sensitivity:
-    """Fit a model once for each scale of its prior, and score it on the test rows as `compare` does.
+    """Fit a model once per scale of its prior, and score each fit on the test rows as `compare` does.
 
     Parameters
     ----------
     model, train, test
         As for `compare`; the model's own prior is replaced.
     make
-        The prior of a scale.
+        Function from a scale to the prior.
     scales
-        The grid.
+        The grid of scales.
     method
-        None is ``Ensemble()``; a sampler says more, for more.
+        None is ``Ensemble()``; a sampler is more accurate, at a higher cost.
     key
-        The same for every scale.
+        The key, the same for every scale.
     """
     rows = []
     for scale in scales:
         under = dataclasses.replace(model, prior=make(float(scale)))
-        found = compare(under, train, test, {_ONE: method or Ensemble()}, baselines=False, key=key, progress=False)
-        predictive = found.predictives[_ONE]
+        comparison = compare(
+            under, train, test, {_METHOD: method or Ensemble()}, baselines=False, key=key, progress=False
+        )
+        predictive = comparison.predictives[_METHOD]
         spread = {
             "total": float(np.mean(np.asarray(predictive.total))),
             "epistemic": float(np.mean(np.asarray(predictive.epistemic))),
         }
-        figures = {name: value for name, value in found.rows[0].items() if name not in ("method", "seconds")}
+        figures = {name: value for name, value in comparison.rows[0].items() if name not in ("method", "seconds")}
         rows.append({"scale": float(scale), **figures, **spread})
     return Sensitivity(rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class Ranking(tables.Table):
-    """Priors by their evidence, and by how well they predict."""
+    """Priors ranked by their evidence, with their test scores."""
 
     caption = "priors by evidence"
     sentences = ("Log evidence of standardised rows, by tempered sequential Monte Carlo.",)
@@ -168,22 +171,22 @@ def rank_priors(
     method: TemperedSMC | None = None,
     key: Key,
 ) -> Ranking:
-    """Order priors by the evidence of the training rows, with the test NLL and its standard error beside it.
+    """Rank priors by the evidence of the training rows; the table also has the test NLL and its standard error.
 
     Parameters
     ----------
     model, train, test
         As for `compare`; the model's own prior is replaced.
     priors
-        By name.
+        Priors by name.
     method
-        One that finds the evidence; None is ``TemperedSMC()``.
+        A method that estimates the evidence; None is ``TemperedSMC()``.
     key
-        The same for every prior.
+        The key, the same for every prior.
     """
     rows = []
     for name, prior in priors.items():
-        found = learn(dataclasses.replace(model, prior=prior), train, method or TemperedSMC(), key=key)
-        scores = score(found.posterior, model, train, test)
-        rows.append({"prior": name, "log evidence": found.log_evidence, **scores})
+        fit = learn(dataclasses.replace(model, prior=prior), train, method or TemperedSMC(), key=key)
+        scores = score(fit.posterior, model, train, test)
+        rows.append({"prior": name, "log evidence": fit.log_evidence, **scores})
     return Ranking(sorted(rows, key=lambda row: -row["log evidence"]))

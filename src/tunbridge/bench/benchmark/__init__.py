@@ -1,1 +1,1 @@
-"""The benchmark: suites of tasks, a runner, a store of rows, and its leaderboard."""
+"""The benchmark: suites of tasks, a runner, a store of result rows, and the leaderboard."""

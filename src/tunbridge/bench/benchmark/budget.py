@@ -1,4 +1,4 @@
-"""The same budget for every method, in gradients of single rows, and a meter of the steps that are taken."""
+"""One budget for every method, in per-example gradients, and a meter that counts optimiser or sampler steps."""
 
 import dataclasses
 
@@ -9,14 +9,14 @@ from tunbridge.runtime.loop import Event
 
 @dataclasses.dataclass(frozen=True)
 class Budget(Checked):
-    """What one fit may spend.
+    """The budget of one fit.
 
     Parameters
     ----------
     gradients
-        Gradients of the log likelihood of single rows.
+        Number of per-example gradients of the log likelihood.
     seconds
-        The most seconds of training, compilation not counted, after which a fit ends where it is and is marked as cut.
+        Time limit for training, compilation not counted; a fit that reaches it stops and is marked as cut.
     """
 
     gradients: int
@@ -29,14 +29,14 @@ class Budget(Checked):
 
 
 class Meter:
-    """A callback of `fit` that counts the steps of all members, over all that a fit trains."""
+    """A callback for `fit` that counts the steps of all members, over all training runs of a fit."""
 
     def __init__(self) -> None:
         self._done = 0
         self._now: dict[tuple[int, ...], int] = {}
 
     def __call__(self, event: Event) -> None:
-        """Count a chunk. A run begins with a step or a stride, so that a count that does not rise is another run's."""
+        """Count a chunk of steps. A step count that has not increased means that a new run has started."""
         lane = tuple(event.members)
         if event.step <= self._now.get(lane, 0):
             self._done += len(lane) * self._now.pop(lane)
@@ -44,5 +44,5 @@ class Meter:
 
     @property
     def steps(self) -> int:
-        """Steps so far."""
+        """Number of steps so far, summed over members and runs."""
         return self._done + sum(len(lane) * step for lane, step in self._now.items())

@@ -1,4 +1,4 @@
-"""Rows of a benchmark as tables: who is ahead, by how much, and whether that can be told."""
+"""Benchmark results as tables: which method is ahead, by how much, and whether that is significant."""
 
 import dataclasses
 import functools
@@ -17,29 +17,29 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.tables import Listing, Row
 
 _ACROSS = 6
-"""How many tasks a terminal shows side by side."""
+"""Number of tasks shown side by side in a terminal."""
 _NEEDED = ("suite", "task", "split", "method", "key", "status", "figures", "train_rows", "test_rows")
 
 
 @dataclasses.dataclass(frozen=True)
 class Leaderboard(tables.Tables):
-    """Methods of a benchmark side by side, a standing for each suite.
+    """The methods of a benchmark compared, suite by suite.
 
-    Errors after ± are naive, s / sqrt(splits), as papers print them. Decisions are by paired differences and the
-    error of :cite:t:`nadeau2003inference`, which knows that splits share training rows. Over several tasks an interval
-    is Student's over the means of the tasks. A failed fit ranks last, is counted and is named.
+    Errors after ± are naive, s / sqrt(splits), as papers print them. Comparisons use paired differences and the error
+    of :cite:t:`nadeau2003inference`, which accounts for training rows that splits share. Over several tasks, intervals
+    are Student's t over the task means. A failed fit ranks last, is counted and is listed.
 
     Parameters
     ----------
     standings
-        By name of the suite.
+        The standing of each suite, by name.
 
     Examples
     --------
     >>> row = {"suite": "toy", "task": "curve", "split": 0, "key": 0, "status": "done"}
     >>> row |= {"train_rows": 90, "test_rows": 10}
-    >>> found = {"map": {"NLL": 1.0}, "nuts": {"NLL": 0.5}}
-    >>> board = Leaderboard.of([row | {"method": name, "figures": figures} for name, figures in found.items()])
+    >>> scores = {"map": {"NLL": 1.0}, "nuts": {"NLL": 0.5}}
+    >>> board = Leaderboard.of([row | {"method": name, "figures": figures} for name, figures in scores.items()])
     >>> board.standings["toy"].best
     'nuts'
     """
@@ -48,27 +48,27 @@ class Leaderboard(tables.Tables):
 
     @classmethod
     def of(cls, rows: Iterable[Row], figure: str | None = None, level: float = 0.95) -> "Leaderboard":
-        """The board of some rows.
+        """Make the leaderboard of some rows.
 
         Parameters
         ----------
         rows
-            One mapping a fit: suite, task, split, method, key, status ("done" or "failed"), error, figures by name,
-            train_rows, test_rows.
+            One mapping per fit: suite, task, split, method, key, status ("done" or "failed"), error, figures (scores by
+            name), train_rows, test_rows.
         figure
-            What to rank by, of `tunbridge.bench.comparing.figures.FIGURES`; None takes the first of these that all
-            finished rows of a suite have.
+            The score to rank by, one of `tunbridge.bench.comparing.figures.FIGURES`; None takes the first of these that
+            all finished rows of a suite have.
         level
-            How often an interval holds what it is about.
+            Confidence level of the intervals.
         """
         every = tuple(rows)
         _refuse(every, figure, level)
         suites = {name: tuple(row for row in every if row["suite"] == name) for name in (row["suite"] for row in every)}
-        return cls({name: Standing(name, own, figure or _figure(own), level) for name, own in suites.items()})
+        return cls({name: Standing(name, fits, figure or _figure(fits), level) for name, fits in suites.items()})
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A line for each suite, task and method: its figure, and what it is behind by, with both errors."""
+        """A line per suite, task and method: the mean score, and how far it is behind the best, with both errors."""
         return [
             {
                 "suite": standing.suite,
@@ -90,22 +90,22 @@ class Leaderboard(tables.Tables):
         ]
 
     def to_csv(self) -> str:
-        """The lines of `rows`, numbers with all their digits."""
+        """Return `rows` as CSV, numbers at full precision."""
         return tables.to_csv(self.rows)
 
     @functools.cached_property
     def tables(self) -> list[Listing]:
-        """Ranks and means of each suite, then what failed."""
-        found = []
+        """Ranks and means of each suite, then the failed fits."""
+        listings = []
         for standing in self.standings.values():
             starts = range(0, len(standing.tasks), _ACROSS)
-            found += [ranks(standing), *(means(standing, None, slice(start, start + _ACROSS)) for start in starts)]
+            listings += [ranks(standing), *(means(standing, None, slice(start, start + _ACROSS)) for start in starts)]
         failed = self.failed
-        return [*found, Listing("Failed fits", failed)] if failed else found
+        return [*listings, Listing("Failed fits", failed)] if failed else listings
 
     @property
     def failed(self) -> list[dict[str, str]]:
-        """The fits that failed, those of one error together."""
+        """The failed fits, grouped by error."""
         places: dict[tuple[str, ...], list[int]] = {}
         for standing in self.standings.values():
             for row in standing.rows:
@@ -118,12 +118,12 @@ class Leaderboard(tables.Tables):
         ]
 
     def beside(self, published: Published) -> Listing:
-        """Ours beside what papers print, for each set that both have; sentences say where ours is worse.
+        """Our results beside published ones, for each data set that both have; sentences say where ours are worse.
 
         Parameters
         ----------
         published
-            See `tunbridge.bench.published`; its suite must be on the board.
+            Published results, from `tunbridge.bench.published`; their suite must be on the leaderboard.
         """
         if published.suite not in self.standings:
             raise InputError(f"rows of the suite {published.suite}", f"{', '.join(self.standings)}", "Run it first.")
@@ -131,24 +131,24 @@ class Leaderboard(tables.Tables):
 
 
 def ranks(standing: Standing) -> Listing:
-    """The methods of a suite by mean rank."""
+    """Table of the methods of a suite by mean rank."""
     figure, rows = standing.figure, []
     for name, rank in standing.ranks.items():
-        own = [row for row in standing.rows if row["method"] == name]
+        fits = [row for row in standing.rows if row["method"] == name]
         worse, judged = standing.told_worse(name)
         row: dict[str, Any] = {"method": name, "mean rank": rank.mean, "interval": _ends(rank.low, rank.high)}
         if FIGURES[figure].pooled:
             behind = standing.behind(name)
             row["behind"] = behind.mean
             row["its interval"] = "-" if name == standing.best else _ends(behind.low, behind.high)
-        row |= {"told worse": f"{worse} of {judged}", "fits": len(own)}
-        row["failed"] = sum(each["status"] == "failed" for each in own)
+        row |= {"told worse": f"{worse} of {judged}", "fits": len(fits)}
+        row["failed"] = sum(each["status"] == "failed" for each in fits)
         rows.append(row | ({"cut": _cut(standing, name)} if standing.cut else {}))
     return Listing(f"{standing.suite}: methods by mean rank of {figure}", rows, sentences(standing))
 
 
 def means(standing: Standing, figure: str | None = None, part: slice = slice(None)) -> Listing:
-    """A figure of each method on each task that has it, or on a part of these: the mean and naive standard error."""
+    """Table of a score by method and task, as mean and naive standard error; `part` selects some of the tasks."""
     figure = figure or standing.figure
     marked = {
         (pair.task, pair.method)
@@ -166,14 +166,14 @@ def means(standing: Standing, figure: str | None = None, part: slice = slice(Non
             sign = "†" if (task, name) in standing.cut else "*" if (task, name) in marked else ""
             row[task] = f"{text}{sign}"
         rows.append(row)
-    words = ["Marked *: the best of a task, or not told apart from it by the corrected interval."] if marked else []
+    words = ["Marked *: the best on a task, or not told apart from it by the corrected interval."] if marked else []
     if any(task in tasks[part] for task, _ in standing.cut):
-        words.append("Marked †: some of its fits were ended by the time limit, before their last step.")
+        words.append("Marked †: the time limit stopped some of these fits before their last step.")
     return Listing(f"{standing.suite}: {figure}, mean±naive standard error over splits", rows, words)
 
 
 def sentences(standing: Standing) -> list[str]:
-    """What a reader of the ranks must know: what they cover, how intervals are made, what is missing."""
+    """Sentences on the ranks: what they cover, how intervals are computed, and what is missing."""
     covered: dict[str, list[str]] = {}
     for task in standing.tasks:
         covered.setdefault(spans(block.split for block in standing.losses if block.task == task), []).append(task)
@@ -182,21 +182,24 @@ def sentences(standing: Standing) -> list[str]:
         lacks = "; ".join(f"{task} {spans(splits)}" for task, splits in tasks.items())
         words.append(f"{name} was not run on {lacks}: ranks leave these out.")
     if not standing.shared:
-        words.append("No split of a task has every method: there are no ranks.")
+        words.append("No split has results from every method, so there are no ranks.")
     several = len({block.task for block in standing.shared}) > 1
-    over = "Student's over the means of the tasks" if several else "over splits, Nadeau and Bengio's"
-    gap = f"Behind: by how much worse than {standing.best}, where both finished. " if _pooled(standing) else ""
+    over = "Student's t over task means" if several else "over splits, by Nadeau and Bengio"
+    gap = f"Behind: how much worse than {standing.best}, on splits that both finished. " if _pooled(standing) else ""
     words.append(
-        f"Better is {FIGURES[standing.figure].better}. {gap}Intervals, {standing.level:.0%}, are {over}, each for one "
-        "method by itself; one value, or ranks that are all the same, have none. Told worse: tasks on which the "
-        "corrected interval of the paired difference from the best there leaves out zero, of those with an interval."
+        f"Here {FIGURES[standing.figure].better} is better. {gap}The {standing.level:.0%} intervals are {over}, for "
+        "each method separately; a single value, or ranks that are all equal, have none. Told worse: the number of "
+        "tasks on which the corrected interval of the paired difference from the best method excludes zero, of those "
+        "with an interval."
     )
     failed = sum(row["status"] == "failed" for row in standing.rows)
     if failed:
         words.append(f"{failed} of {len(standing.rows)} fits failed; they rank last.")
     if cut := {name: count for name in standing.ranks if (count := _cut(standing, name))}:
-        some = ", ".join(f"{count} of {name}" for name, count in cut.items())
-        words.append(f"Fits that were ended by the time limit: {some}. They count as they are, and no such is best.")
+        counts = ", ".join(f"{count} of {name}" for name, count in cut.items())
+        words.append(
+            f"Fits ended by the time limit: {counts}. They are scored as they stand, but never marked as best."
+        )
     endless = sum(np.isinf(loss) for losses in standing.losses.values() for loss in losses.values()) - failed
     if endless:
         words.append(f"{endless} finished fits have no finite {standing.figure}; they rank last.")
@@ -236,5 +239,5 @@ def _refuse(rows: Sequence[Row], figure: str | None, level: float) -> None:
             raise InputError("a status of done or failed", repr(row["status"]), "Pass rows as stored.")
         place = tuple(row[name] for name in ("suite", "task", "split", "method", "key"))
         if place in seen:
-            raise InputError("one row a fit", f"{place} twice", "Pass each fit once.")
+            raise InputError("one row per fit", f"{place} twice", "Pass each fit once.")
         seen.add(place)

@@ -1,4 +1,4 @@
-"""Means over splits and tasks, with errors that know that splits share rows."""
+"""Means over splits and tasks, with standard errors that account for the rows that splits share."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from tunbridge.core.tables import written
 
 
 class Interval(NamedTuple):
-    """A mean, its standard error, and the ends of its confidence interval; NaN where one value says nothing of them."""
+    """A mean, its standard error, and the ends of its confidence interval; all but the mean are NaN for one value."""
 
     mean: float
     error: float
@@ -23,7 +23,7 @@ UNKNOWN = Interval(np.nan, np.nan, np.nan, np.nan)
 
 
 def naive_error(values: Sequence[float]) -> float:
-    """The standard deviation over sqrt(J), as papers print it: too small, since splits share rows.
+    """Standard deviation divided by sqrt(J), as papers print it: too small, since splits share rows.
 
     Examples
     --------
@@ -34,16 +34,16 @@ def naive_error(values: Sequence[float]) -> float:
 
 
 def over_splits(values: Sequence[float], ratio: float, level: float) -> Interval:
-    """The mean over splits of one task, with the error sqrt(1/J + n_test/n_train) s of :cite:t:`nadeau2003inference`.
+    """Mean over splits of one task, with the error sqrt(1/J + n_test/n_train) s of :cite:t:`nadeau2003inference`.
 
     Parameters
     ----------
     values
         One for each of the J splits.
     ratio
-        Test rows for each training row.
+        Number of test rows divided by that of training rows.
     level
-        How often the interval holds the mean.
+        Confidence level of the interval.
 
     Examples
     --------
@@ -54,12 +54,12 @@ def over_splits(values: Sequence[float], ratio: float, level: float) -> Interval
 
 
 def over_tasks(means: Sequence[float], level: float) -> Interval:
-    """The mean over tasks, which share no rows: Student's interval, for other tasks like these."""
+    """Mean over tasks, which share no rows, with Student's interval for the mean over a population of such tasks."""
     return _student(means, naive_error(means), level)
 
 
 def plus_minus(mean: float, error: float) -> str:
-    """A mean with its error, to two digits of the error.
+    """Format a mean and its error as "mean±error", to two significant digits of the error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Run a suite: a row for each task, split, method and key, in as many processes as there are, none done twice."""
+"""Run a suite: one result row per task, split, method and key, in parallel, skipping rows that are already stored."""
 
 import contextlib
 import dataclasses
@@ -34,14 +34,14 @@ from tunbridge.model.model import Model
 logger = logging.getLogger(__name__)
 
 DEFAULTS = ("map", "ensemble", "mcdropout", "laplace", "meanfield", "sghmc", "nuts", *BASELINES)
-"""What a suite runs unless it is told: one method a family, and the baselines."""
+"""The default methods of a suite: one per family, and the baselines."""
 _THREADS = "NPROC"
-"""How many threads XLA, and lanes of members, may use in a process."""
+"""Environment variable for the number of threads that XLA and parallel members may use in a process."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Job:
-    """One row to be made."""
+    """One result row to compute."""
 
     suite: str
     task: Task
@@ -53,13 +53,13 @@ class Job:
 
     @property
     def identity(self) -> tuple[str, str, int, str, int]:
-        """What tells it from other rows."""
+        """The key of the row in the store: suite, task, split, method, key."""
         return self.suite, self.task.name, self.split, self.name, self.key
 
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    """A row, and where its time went."""
+    """A finished row, with the seconds spent on fitting, on scoring, and in all."""
 
     row: dict[str, Any]
     fitting: float
@@ -69,7 +69,7 @@ class Done:
 
 @dataclasses.dataclass
 class Tally:
-    """Where the time of a run went, in seconds of all processes together."""
+    """Rows and seconds of a run, summed over all processes."""
 
     rows: int = 0
     failed: int = 0
@@ -78,7 +78,7 @@ class Tally:
     harness: float = 0.0
 
     def add(self, done: Done, kept: float) -> None:
-        """Count a row, and the seconds it took to keep it."""
+        """Count a row, and the seconds it took to store it."""
         self.rows += 1
         self.failed += done.row["status"] == "failed"
         self.fitting += done.fitting
@@ -102,18 +102,18 @@ def plan(
     key: int = 0,
     tune: bool = True,
 ) -> list[Job]:
-    """The rows of a suite, split by split, so that a run that is cut short has all methods on its first splits.
+    """List the rows of a suite, split by split, so that an interrupted run has all methods on its first splits.
 
     Parameters
     ----------
     suite, tasks, methods
         The suite's name, its tasks, and methods by name.
     splits
-        Their numbers; None is all.
+        Indices of the splits; None is all.
     key
-        A number that decides everything random.
+        An integer that seeds everything random.
     tune
-        Whether hyperparameters are chosen; else all methods have their defaults.
+        Whether to tune hyperparameters; otherwise all methods use their defaults.
     """
     tasks = tuple(tasks)
     for task in tasks:
@@ -130,25 +130,25 @@ def plan(
 
 
 def run(jobs: Sequence[Job], store: Store, *, each: Callable[[Done], None] = lambda _: None) -> Tally:
-    """Make the rows that the store does not have, and keep each as it comes.
+    """Compute the rows that are missing from the store, and store each as soon as it is finished.
 
-    Work is spread by joblib over what ``joblib.parallel_config`` names: one process unless told, several of this
-    machine, or a cluster.
+    Work is distributed by joblib as ``joblib.parallel_config`` says: over several processes of this machine, or a
+    cluster; by default one process does everything.
 
     Parameters
     ----------
     jobs
-        The rows to be made.
+        The rows to compute.
     store
-        Where they are kept.
+        The store of finished rows.
     each
-        Is told of each new row.
+        Called with each new row.
     """
     known, tally = store.done(), Tally()
     ahead = [job for job in jobs if job.identity not in known]
     parallel = joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="2*n_jobs")
     with _threads(parallel.n_jobs), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "A worker stopped")  # joblib renews one that has grown; no row is lost
+        warnings.filterwarnings("ignore", "A worker stopped")  # joblib replaces workers that have grown; no row is lost
         for done in parallel(joblib.delayed(work)(job) for job in ahead):
             began = time.perf_counter()
             store.add(done.row)
@@ -159,7 +159,7 @@ def run(jobs: Sequence[Job], store: Store, *, each: Callable[[Done], None] = lam
 
 @contextlib.contextmanager
 def _threads(processes: int) -> Iterator[None]:
-    """A share of the cores for each process that is started here."""
+    """Limit each worker process to its share of the cores."""
     before = os.environ.get(_THREADS)
     if processes != 1 and before is None:
         cores = joblib.cpu_count()
@@ -172,7 +172,7 @@ def _threads(processes: int) -> Iterator[None]:
 
 
 def work(job: Job) -> Done:
-    """The row of a job; one that fails has its error in its row."""
+    """Compute the row of a job; if the job fails, the row has the error."""
     began = time.perf_counter()
     row: dict[str, Any] = {
         **dict(zip(("suite", "task", "split", "method", "key"), job.identity, strict=True)),
@@ -200,7 +200,7 @@ def _provenance() -> dict[str, Any]:
 
 
 def _fill(job: Job, row: dict[str, Any], clock: dict[str, float]) -> None:
-    """Learn, and only then load what is judged on."""
+    """Fit, and only then load the held-out data and score on it."""
     task = job.task
     train = task.train(job.split)
     row["train_rows"] = len(train.x)
@@ -241,13 +241,13 @@ def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Posterior:
 
 
 def _spent(method: Method, meter: Meter, posterior: Posterior, rows: int) -> float:
-    """Gradients of single rows that a fit took; NaN where no step was seen."""
+    """Per-example gradients that a fit took; NaN if no steps were counted."""
     inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
     return method.gradients_spent(meter.steps, inner, rows) if meter.steps else float("nan")
 
 
 def learn(task: Task, method: Method, model: Model, rows: Rows, key: Key, meter: Meter) -> Posterior:
-    """What a method believes after these rows, within the budget of the task."""
+    """Fit a method to rows within the budget of the task, and return its posterior."""
     method = method.within(task.budget.gradients, len(rows.x))
     options: dict[str, Any] = {"max_seconds": task.budget.seconds, "progress": False, "callbacks": [meter]}
     if not task.standardise:
@@ -256,5 +256,5 @@ def learn(task: Task, method: Method, model: Model, rows: Rows, key: Key, meter:
 
 
 def _number(*names: Any) -> int:
-    """A number of 31 bits that follows from names."""
+    """A 31-bit hash of the names, the same in every process."""
     return zlib.crc32("/".join(map(str, names)).encode()) >> 1

@@ -1,4 +1,4 @@
-"""One suite judged: ranks, what a method is behind by, and on which tasks that can be told."""
+"""Results of one suite: ranks, gaps to the best method, and on which tasks these are significant."""
 
 import dataclasses
 import functools
@@ -14,7 +14,7 @@ from tunbridge.core.tables import Row
 
 
 class Block(NamedTuple):
-    """What methods are compared on: they had the same rows and the same key."""
+    """A unit of comparison: methods on the same rows with the same key."""
 
     task: str
     split: int
@@ -22,43 +22,43 @@ class Block(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """A method on a task, beside the best there."""
+    """A method on a task, compared with the best method on that task."""
 
     task: str
     method: str
     splits: int
-    """How many it finished."""
+    """The number of splits that it finished."""
     mean: float
     error: float
     """The naive standard error of the mean, as papers print it."""
     behind: Interval
     """By how much it is worse than the best on the splits that both finished, with the corrected error."""
     verdict: str
-    """best, worse, not told apart, no interval, or none finished."""
+    """One of "best", "worse", "not told apart", "no interval" and "none finished"."""
 
     @property
     def judged(self) -> bool:
-        """Whether there are splits enough for an interval."""
+        """Whether there are enough splits for an interval."""
         return not np.isnan(self.behind.low)
 
 
 @dataclasses.dataclass(frozen=True)
 class Standing:
-    """The methods of one suite.
+    """The results of all methods on one suite.
 
-    A failed fit, and a figure that is not finite, rank last. Ranks are taken where every method has a row; a task
-    counts as much as any other.
+    A failed fit, or a score that is not finite, ranks last. Ranks are computed on splits for which every method has a
+    row; all tasks have equal weight.
 
     Parameters
     ----------
     suite
-        Its name.
+        Name of the suite.
     rows
         Its rows: see `tunbridge.bench.Leaderboard`.
     figure
-        What methods are ranked by.
+        Name of the score that methods are ranked by.
     level
-        How often an interval holds what it is about.
+        Confidence level of the intervals.
     """
 
     suite: str
@@ -74,27 +74,27 @@ class Standing:
     @functools.cached_property
     def done(self) -> dict[tuple[str, str], list[Row]]:
         """The finished rows of each task and method."""
-        found: dict[tuple[str, str], list[Row]] = {}
+        finished: dict[tuple[str, str], list[Row]] = {}
         for row in self.rows:
             if row["status"] == "done":
-                found.setdefault((row["task"], row["method"]), []).append(row)
-        return found
+                finished.setdefault((row["task"], row["method"]), []).append(row)
+        return finished
 
     @functools.cached_property
     def cut(self) -> dict[tuple[str, str], int]:
-        """By task and method, how many finished fits were ended before their last step."""
-        counts = {place: sum("cut" in row.get("provenance", {}) for row in own) for place, own in self.done.items()}
+        """Number of finished fits that were stopped before their last step, by task and method."""
+        counts = {place: sum("cut" in row.get("provenance", {}) for row in rows) for place, rows in self.done.items()}
         return {place: count for place, count in counts.items() if count}
 
     @functools.cached_property
     def losses(self) -> dict[Block, dict[str, float]]:
-        """For each block what each method lost; infinite where it failed."""
-        found: dict[Block, dict[str, float]] = {}
+        """The loss of each method in each block; infinite if it failed."""
+        losses: dict[Block, dict[str, float]] = {}
         for row in self.rows:
             block = Block(row["task"], row["split"], row["key"])
             loss = FIGURES[self.figure].loss(_value(row, self.figure) if row["status"] == "done" else np.nan)
-            found.setdefault(block, {})[row["method"]] = loss if np.isfinite(loss) else np.inf
-        return found
+            losses.setdefault(block, {})[row["method"]] = loss if np.isfinite(loss) else np.inf
+        return losses
 
     @functools.cached_property
     def shared(self) -> list[Block]:
@@ -104,24 +104,24 @@ class Standing:
 
     @functools.cached_property
     def ranks(self) -> dict[str, Interval]:
-        """The mean rank of each method, best first; without shared blocks it is NaN."""
+        """The mean rank of each method, best first; NaN without shared blocks."""
         names = list(dict.fromkeys(row["method"] for row in self.rows))
         ranks: dict[str, dict[Block, float]] = {name: {} for name in names}
         for block in self.shared:
             places = stats.rankdata([self.losses[block][name] for name in names])
             for name, place in zip(names, places, strict=True):
                 ranks[name][block] = float(place)
-        found = {name: self._mean(ranks[name]) for name in names}
-        found = {name: _held(each, len(names)) for name, each in found.items()}
-        return dict(sorted(found.items(), key=lambda item: item[1].mean))
+        intervals = {name: self._mean(ranks[name]) for name in names}
+        intervals = {name: _held(each, len(names)) for name, each in intervals.items()}
+        return dict(sorted(intervals.items(), key=lambda item: item[1].mean))
 
     @property
     def best(self) -> str:
-        """The method of the lowest mean rank."""
+        """The method with the lowest mean rank."""
         return next(iter(self.ranks))
 
     def behind(self, method: str) -> Interval:
-        """By how much a method is worse than the best one, where both finished."""
+        """How much worse a method is than the best one, over blocks that both finished."""
         gaps = {
             block: losses[method] - losses[self.best]
             for block, losses in self.losses.items()
@@ -130,7 +130,7 @@ class Standing:
         return self._mean(gaps)
 
     def _mean(self, values: dict[Block, float]) -> Interval:
-        """Over tasks; over the splits of one if there is only one."""
+        """Mean over tasks; over splits if there is only one task."""
         tasks = {task: self._by_split(values, task) for task in dict.fromkeys(block.task for block in values)}
         if not tasks:
             return UNKNOWN
@@ -142,31 +142,34 @@ class Standing:
     @staticmethod
     def _by_split(values: dict[Block, float], task: str) -> dict[int, float]:
         """The mean over keys for each split of a task."""
-        found: dict[int, list[float]] = {}
+        by_split: dict[int, list[float]] = {}
         for block, value in values.items():
             if block.task == task:
-                found.setdefault(block.split, []).append(value)
-        return {split: float(np.mean(each)) for split, each in found.items()}
+                by_split.setdefault(block.split, []).append(value)
+        return {split: float(np.mean(each)) for split, each in by_split.items()}
 
     def ratio(self, task: str) -> float:
-        """Test rows for each training row of a task."""
+        """Number of test rows of a task divided by that of training rows."""
         ratios = [
-            row["test_rows"] / row["train_rows"] for place, own in self.done.items() if place[0] == task for row in own
+            row["test_rows"] / row["train_rows"]
+            for place, rows in self.done.items()
+            if place[0] == task
+            for row in rows
         ]
         return float(np.mean(ratios)) if ratios else np.nan
 
     def values(self, task: str, method: str, figure: str) -> dict[int, float]:
-        """A figure for each split that a method finished, the mean over keys."""
-        found = {
+        """A score for each split that a method finished, averaged over keys."""
+        by_block = {
             Block(task, row["split"], row["key"]): _value(row, figure)
             for row in self.done.get((task, method), ())
             if figure in row["figures"]
         }
-        return self._by_split(found, task)
+        return self._by_split(by_block, task)
 
     @functools.cached_property
     def pairs(self) -> dict[str, list[Pair]]:
-        """For each task every method beside the best there, which is one of those that finished most splits."""
+        """For each task, every method compared with the best of those that finished the most splits."""
         return {task: self._pairs(task) for task in self.tasks}
 
     def _pairs(self, task: str) -> list[Pair]:
@@ -178,41 +181,43 @@ class Standing:
         return [self._pair(task, name, losses[name], best, losses.get(best or "", {})) for name in losses]
 
     def _finished(self, task: str, method: str) -> dict[Block, float]:
-        found = {block: losses[method] for block, losses in self.losses.items() if method in losses}
-        return {block: loss for block, loss in found.items() if block.task == task and np.isfinite(loss)}
+        method_losses = {block: losses[method] for block, losses in self.losses.items() if method in losses}
+        return {block: loss for block, loss in method_losses.items() if block.task == task and np.isfinite(loss)}
 
-    def _pair(self, task: str, name: str, own: dict[int, float], best: str | None, bests: dict[int, float]) -> Pair:
-        gaps = [own[split] - bests[split] for split in own if split in bests]
+    def _pair(
+        self, task: str, name: str, losses: dict[int, float], best: str | None, best_losses: dict[int, float]
+    ) -> Pair:
+        gaps = [losses[split] - best_losses[split] for split in losses if split in best_losses]
         behind = over_splits(gaps, self.ratio(task), self.level) if gaps else UNKNOWN
         values = list(self.values(task, name, self.figure).values()) or [np.nan]
-        verdict = "best" if name == best else _verdict(behind) if own else "none finished"
-        return Pair(task, name, len(own), float(np.mean(values)), naive_error(values), behind, verdict)
+        verdict = "best" if name == best else _verdict(behind) if losses else "none finished"
+        return Pair(task, name, len(losses), float(np.mean(values)), naive_error(values), behind, verdict)
 
     def told_worse(self, method: str) -> tuple[int, int]:
-        """On how many tasks a method is told from the best there, and of how many with an interval."""
-        own = [pair for task in self.tasks for pair in self.pairs[task] if pair.method == method]
-        return sum(pair.verdict == "worse" for pair in own), sum(pair.judged for pair in own)
+        """Number of tasks on which a method is significantly worse than the best, and of tasks with an interval."""
+        pairs = [pair for task in self.tasks for pair in self.pairs[task] if pair.method == method]
+        return sum(pair.verdict == "worse" for pair in pairs), sum(pair.judged for pair in pairs)
 
     def missing(self) -> dict[str, dict[str, list[int]]]:
-        """For each method that lacks rows: the tasks, and the splits of each that others have."""
-        found: dict[str, dict[str, list[int]]] = {}
+        """Missing splits by method and task: those that other methods have."""
+        missing: dict[str, dict[str, list[int]]] = {}
         for block, losses in self.losses.items():
             for name in self.ranks.keys() - losses.keys():
-                splits = found.setdefault(name, {}).setdefault(block.task, [])
+                splits = missing.setdefault(name, {}).setdefault(block.task, [])
                 if block.split not in splits:
                     splits.append(block.split)
-        return found
+        return missing
 
 
 def _held(rank: Interval, most: int) -> Interval:
-    """A mean rank whose interval stays among ranks; equal ranks, whose spread is not known, have none."""
+    """Clip the interval of a mean rank to possible ranks; equal ranks, without a known spread, have none."""
     if not rank.error > 0:
         return rank._replace(low=np.nan, high=np.nan)
     return rank._replace(low=max(rank.low, 1.0), high=min(rank.high, float(most)))
 
 
 def _value(row: Row, figure: str) -> float:
-    """A figure of a row; NaN where it has none, or where a store wrote null."""
+    """A score of a row; NaN if it is missing or null."""
     value = row["figures"].get(figure)
     return np.nan if value is None else float(value)
 
@@ -224,7 +229,7 @@ def _verdict(behind: Interval) -> str:
 
 
 def spans(numbers: Iterable[int]) -> str:
-    """Whole numbers, runs of them by their ends.
+    """Format integers with consecutive runs as ranges.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Where rows of a benchmark are kept: one SQLite file, a transaction per row."""
+"""Storage of benchmark results: one SQLite file, one transaction per row."""
 
 import contextlib
 import errno
@@ -17,7 +17,7 @@ from tunbridge.core.errors import InputError, LoadError, TunbridgeError
 
 FORMAT = 2
 _LITTLE = 2**20
-"""Bytes below which a disk is full, whatever SQLite calls it."""
+"""With less free space in bytes than this, an I/O error is reported as a full disk."""
 IDENTITY = ("suite", "task", "split", "method", "key")
 _PLAIN = ("status", "error", "kind", "train_rows", "test_rows")
 _JSON = ("settings", "figures", "cost", "curves", "provenance")
@@ -36,14 +36,14 @@ CREATE TABLE IF NOT EXISTS rows (
 
 
 class Store:
-    """A file of rows, which a kill leaves whole; for use as a context.
+    """A file of result rows that survives a killed process; use it as a context manager.
 
     Parameters
     ----------
     path
-        Of the file, made where there is none.
+        Path of the file; created if missing.
     rules
-        What all its rows were made by: a file of other rules is refused. None takes them as they are.
+        Settings that all rows share: a file made with other settings is refused. None opens an existing file as it is.
     """
 
     @checked
@@ -51,7 +51,7 @@ class Store:
         self.path = Path(path)
         if rules is None and not self.path.is_file():
             raise InputError("a file with results", f"{self.path}, where there is none", "Check the path.")
-        with contextlib.ExitStack() as stack:  # what is refused is closed
+        with contextlib.ExitStack() as stack:  # close the file if it is refused
             with self._trusting_nothing():
                 self._base = stack.enter_context(contextlib.closing(sqlite3.connect(self.path, isolation_level=None)))
                 self._base.execute("PRAGMA journal_mode=WAL")
@@ -61,7 +61,7 @@ class Store:
 
     @contextlib.contextmanager
     def _trusting_nothing(self) -> Iterator[None]:
-        """LoadError with the file and the way out for whatever damage leads to; a full disk stays an OSError."""
+        """Turn any error due to a damaged file into a LoadError that says what to do; a full disk stays an OSError."""
         try:
             yield
         except sqlite3.OperationalError as error:
@@ -90,38 +90,40 @@ class Store:
         facts = self._base.execute("SELECT name, value FROM facts")
         known: dict[str, Any] = {name: json.loads(value) for name, value in facts}
         if (written := int(known.get("format", FORMAT))) != FORMAT:
-            age, way = ("a newer", "Upgrade") if written > FORMAT else ("an older", "Name another, and run it again")
+            age, way = ("a newer", "Upgrade") if written > FORMAT else ("an older", "Name another file, and run again")
             raise LoadError(f"{self.path} was written by {age} Tunbridge. {way}.")
         for name, value in rules.items():
             if name in known and known[name] != value:
                 raise InputError(
-                    f"{name} {known[name]}, by which {self.path} was made", f"{value}", "Keep to it, or name another."
+                    f"{name} {known[name]}, by which {self.path} was made",
+                    f"{value}",
+                    "Keep to that, or name another file.",
                 )
         given = {"format": FORMAT, **rules}
         values = [(name, json.dumps(value)) for name, value in given.items()]
         self._base.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", values)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Keep a row, in one transaction."""
+        """Store a row, in one transaction."""
         values = [row[name] for name in (*IDENTITY, *_PLAIN)] + [json.dumps(row[name]) for name in _JSON]
         marks = ", ".join("?" * (len(_COLUMNS) + 1))
         with self._trusting_nothing():
             self._base.execute(f"INSERT OR REPLACE INTO rows VALUES ({marks})", (*values, _checksum(values)))
 
     def done(self) -> set[tuple[Any, ...]]:
-        """(suite, task, split, method, key) of the rows that are there."""
+        """Return (suite, task, split, method, key) of all stored rows."""
         with self._trusting_nothing():
             return set(self._base.execute(f"SELECT {', '.join(IDENTITY)} FROM rows"))
 
     def rows(self) -> list[dict[str, Any]]:
-        """All rows, in the order of their names."""
+        """Return all rows, sorted by suite, task, split, method and key."""
         columns, order = ", ".join((*_COLUMNS, "checksum")), ", ".join(IDENTITY)
         with self._trusting_nothing():
             return [_parsed(*values) for values in self._base.execute(f"SELECT {columns} FROM rows ORDER BY {order}")]
 
 
 def _parsed(*values: Any) -> dict[str, Any]:
-    """A row with its JSON read; ValueError where it is not what `Store.add` has written."""
+    """Decode a row; raise ValueError if it is not what `Store.add` wrote."""
     if _checksum(values[:-1]) != values[-1]:
         raise ValueError(f"the row {values[: len(IDENTITY)]} has changed since it was written")
     row = dict(zip(_COLUMNS, values[:-1], strict=True))

@@ -25,14 +25,14 @@ from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP
 
 _PLANS = json.loads(Path(__file__).with_name("suites.json").read_text(encoding="utf-8"))
-"""The suites as `tunbridge bench --list` shows them: names, targets, numbers of splits, what a fit may spend."""
+"""The suites as `tunbridge bench --list` shows them: names, targets, numbers of splits, budgets."""
 _SMALL = {"diabetes": datasets.diabetes, "breast_cancer": datasets.breast_cancer}
 _SMALL |= {"wine": datasets.wine, "digits": datasets.digits}
 _CLASSES = {"breast_cancer": 2, "wine": 3, "digits": 10}
 
 
 def _plan(suite: str) -> tuple[Budget, dict[str, int]]:
-    """What a fit may spend, and how many splits each task has."""
+    """The budget per fit, and the number of splits of each task."""
     plan = _PLANS[suite]
     return Budget(plan["gradients"], plan["seconds"]), {name: task["splits"] for name, task in plan["tasks"].items()}
 
@@ -45,7 +45,7 @@ def _rows(data: Data, chosen: np.ndarray | slice = slice(None)) -> Rows:
     return Rows(np.asarray(data.x)[chosen], np.asarray(data.y)[chosen])
 
 
-# toy: problems made from a key, whose truth is known
+# toy: synthetic problems with known truth
 
 
 def _curve(key: Key, num: int) -> Data:
@@ -70,7 +70,7 @@ def _toy_held(make: Callable[..., Data], name: str, split: int) -> Held:
 
 
 def _toy() -> list[Task]:
-    """A curve, the same with a gap, noise that varies, two moons: one hidden layer of 50 tanh units."""
+    """A curve, a curve with a gap, heteroscedastic noise and two moons: one hidden layer of 50 tanh units."""
     kinds: dict[str, tuple[Callable[..., Data], int, Likelihood]] = {
         "curve": (_curve, 60, defaults.of_numbers()),
         "gap": (toys.curve, 60, defaults.of_numbers()),
@@ -111,23 +111,25 @@ def _small_held(name: str, split: int) -> Held:
 
 
 def _small() -> list[Task]:
-    """Bundled tables, a fifth of the rows held out at random: the model that a table has where none is named."""
-    (budget, splits), found = _plan("small"), []
+    """Bundled tables with a random fifth of the rows held out, and the default model for tables."""
+    (budget, splits), task_list = _plan("small"), []
     for name in _SMALL:
         likelihood = defaults.of_classes(_CLASSES[name]) if name in _CLASSES else defaults.of_numbers()
         model = Model(defaults.network(), defaults.prior(), likelihood)
-        found.append(Task(name, model, splits[name], budget, partial(_small_train, name), partial(_small_held, name)))
-    return found
+        task_list.append(
+            Task(name, model, splits[name], budget, partial(_small_train, name), partial(_small_held, name))
+        )
+    return task_list
 
 
 # uci and gap: public tables with public splits
 
 
 def table(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """x, y and the public splits of a UCI table, (splits, rows), True where a row is held out.
+    """Return x, y and the public splits of a UCI table, (splits, rows), True for held-out rows.
 
-    It is read from ``uci/NAME.npz`` in the folder that the environment variable TUNBRIDGE_DATA names, which has arrays
-    x, y, n (rows) and test (the splits as packed bits).
+    The file is ``uci/NAME.npz`` in the folder that the environment variable TUNBRIDGE_DATA names, with arrays x, y,
+    n (the number of rows) and test (the splits as packed bits).
     """
     folder = os.environ.get("TUNBRIDGE_DATA", "")
     path = Path(folder) / "uci" / f"{name}.npz"
@@ -135,7 +137,7 @@ def table(name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         raise InputError(
             f"uci/{name}.npz in the folder that TUNBRIDGE_DATA names",
             f"none in {folder!r}",
-            "Put the public table there; docs/bench.md says in which form.",
+            "Put the public table there; docs/bench.md describes its format.",
         )
     with np.load(path) as file:
         held = np.unpackbits(file["test"], axis=1)[:, : int(file["n"])].astype(bool)
@@ -153,11 +155,11 @@ def _uci_held(name: str, split: int) -> Held:
 
 
 def _middle(x: np.ndarray, column: int) -> np.ndarray:
-    """Which rows are the middle third of a column."""
+    """Mask of the rows in the middle third of a column."""
     order, third = np.argsort(x[:, column], kind="stable"), len(x) // 3
-    found = np.zeros(len(x), bool)
-    found[order[third : len(x) - third]] = True
-    return found
+    mask = np.zeros(len(x), bool)
+    mask[order[third : len(x) - third]] = True
+    return mask
 
 
 def _gap_train(name: str, column: int) -> Rows:
@@ -173,34 +175,34 @@ def _gap_held(name: str, column: int) -> Held:
 
 
 def _tables(suite: str, train: Callable[..., Rows], held: Callable[..., Held]) -> list[Task]:
-    (budget, splits), found = _plan(suite), []
+    (budget, splits), task_list = _plan(suite), []
     for name, num in splits.items():
         model = _model(defaults.of_numbers(), (100 if name == "protein" else 50,), "relu")
-        found.append(Task(name, model, num, budget, partial(train, name), partial(held, name)))
-    return found
+        task_list.append(Task(name, model, num, budget, partial(train, name), partial(held, name)))
+    return task_list
 
 
 def _uci() -> list[Task]:
-    """Nine tables with their public splits: one hidden layer of 50 relu units, 100 for protein."""
+    """Nine public tables with their public splits: one hidden layer of 50 relu units, 100 for protein."""
     return _tables("uci", _uci_train, _uci_held)
 
 
 def _gap() -> list[Task]:
-    """The same tables; split i trains without the middle third of input i, tests on it :cite:p:`foong2019between`."""
+    """The same tables; split i holds out the middle third of input i :cite:p:`foong2019between`."""
     return _tables("gap", _gap_train, _gap_held)
 
 
-# shift: digits, and what becomes of certainty when they are changed
+# shift: MNIST digits, with shifted and out-of-distribution test inputs
 
 
 def _shift() -> list[Task]:
-    """5,000 digits of MNIST, tested on others, rotated and corrupted ones, and on letters."""
+    """5,000 digits of MNIST, tested on other digits, on rotated and corrupted ones, and on letters."""
     model = _model(Categorical(10), (100,), "relu")
     budget, splits = _plan("shift")
     return [Task("mnist", model, splits["mnist"], budget, shifts.train, shifts.held, standardise=False)]
 
 
-# reference: how near each method comes to long chains of NUTS
+# reference: distance of each method from long chains of NUTS
 
 
 def _reference_train(name: str, _: int) -> Rows:
@@ -215,14 +217,14 @@ def _reference_held(name: str, _: int) -> Held:
 
 
 def _reference() -> list[Task]:
-    """Problems whose posterior is known from long chains: the model is given, so nothing is tuned."""
-    (budget, splits), found = _plan("reference"), []
+    """Problems with a reference posterior from long chains: the model is given, so nothing is tuned."""
+    (budget, splits), task_list = _plan("reference"), []
     for name, recipe in recipes.RECIPES.items():
         parts = partial(_reference_train, name), partial(_reference_held, name)
-        found.append(
+        task_list.append(
             Task(name, recipe().model, splits[name], budget, *parts, standardise=False, reference=name, tune=False)
         )
-    return found
+    return task_list
 
 
 SUITES: dict[str, Callable[[], Sequence[Task]]] = {
@@ -233,14 +235,14 @@ SUITES: dict[str, Callable[[], Sequence[Task]]] = {
     "shift": _shift,
     "reference": _reference,
 }
-"""By name, what gives the tasks of a suite."""
+"""Functions that make the tasks of a suite, by name of the suite."""
 
 
 def tasks(suite: str, names: Sequence[str] = ()) -> tuple[Task, ...]:
-    """The tasks of a suite; all of them, or those that are named."""
+    """Return the tasks of a suite: all of them, or those named."""
     if suite not in SUITES:
         raise InputError(f"a suite of {', '.join(SUITES)}", repr(suite), "Choose one of these names.")
-    found = {task.name: task for task in SUITES[suite]()}
-    if missing := [name for name in names if name not in found]:
-        raise InputError(f"tasks of {', '.join(found)}", ", ".join(missing), "Change --tasks.")
-    return tuple(found[name] for name in names or found)
+    by_name = {task.name: task for task in SUITES[suite]()}
+    if missing := [name for name in names if name not in by_name]:
+        raise InputError(f"tasks of {', '.join(by_name)}", ", ".join(missing), "Change --tasks.")
+    return tuple(by_name[name] for name in names or by_name)

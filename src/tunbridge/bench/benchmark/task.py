@@ -1,4 +1,4 @@
-"""A task: rows in fixed splits, a model, a budget, and what is asked of a posterior besides its scores."""
+"""A benchmark task: fixed splits of a data set, a model, a budget, and further evaluation inputs."""
 
 import dataclasses
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from tunbridge.model.model import Model
 
 
 class Rows(NamedTuple):
-    """Inputs and targets, with the digits they came with."""
+    """Inputs and targets at their original precision."""
 
     x: np.ndarray
     y: np.ndarray
@@ -21,20 +21,20 @@ class Rows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Held:
-    """What a posterior is judged on, which is loaded when its fit is over.
+    """The held-out data that a posterior is scored on; loaded only after the fit.
 
     Parameters
     ----------
     test
-        The rows held out.
+        The test rows.
     between
-        Inputs in a gap of the training inputs, where functions are not known.
+        Inputs in a gap between the training inputs.
     outside
-        By name, inputs of another kind than the training rows.
+        Out-of-distribution inputs, by name.
     shifted
-        By kind of change, and by its severity, rows that are changed so.
+        Shifted test rows, by kind of shift and severity.
     grid
-        Inputs of one dimension, in order, at which a function can be drawn.
+        Sorted one-dimensional inputs at which to plot the function.
     """
 
     test: Rows
@@ -46,31 +46,30 @@ class Held:
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A data set with fixed splits, a model of it, and what a method may spend.
+    """A data set with fixed splits, a model, and a budget per fit.
 
-    It holds no rows: a part of a split is loaded when it is asked for, and what a method is judged on after it has
-    learnt.
+    It holds no rows: training rows are loaded on demand, held-out rows only after the fit.
 
     Parameters
     ----------
     name
-        What it is called.
+        Its name.
     model
-        What is believed.
+        The Bayesian model of the data.
     splits
-        How many there are.
+        The number of splits.
     budget
-        What each method may spend on a fit.
+        The budget of each method per fit.
     train
-        The rows to learn from, of a split.
+        Function from a split to its training rows.
     held
-        What is judged on, of a split.
+        Function from a split to its held-out data.
     standardise
-        Whether rows are standardised by the training rows.
+        Whether to standardise rows with the mean and standard deviation of the training rows.
     reference
         The name of a reference posterior that functions are compared with.
     tune
-        Whether hyperparameters are chosen; not where the model is given and its own posterior is asked for.
+        Whether to tune hyperparameters; False for tasks about the posterior of the given model itself.
     """
 
     name: str
@@ -85,16 +84,16 @@ class Task:
 
     @property
     def kind(self) -> Literal["numbers", "classes"]:
-        """What is predicted."""
+        """Whether the task is regression ("numbers") or classification ("classes")."""
         return "classes" if isinstance(self.model.likelihood, OfClasses) else "numbers"
 
     def check(self, split: int) -> None:
-        """InputError unless there is such a split."""
+        """Raise InputError unless the split exists."""
         if not 0 <= split < self.splits:
             raise InputError(f"a split of {self.name} from 0 to {self.splits - 1}", f"{split}", "Change --splits.")
 
     def with_budget(self, gradients: int | None, seconds: float | None) -> "Task":
-        """The same task with another budget, as far as it is given."""
+        """Return the task with another budget; a limit that is None stays."""
         given: dict[str, Any] = {"gradients": gradients, "seconds": seconds}
         other = {name: value for name, value in given.items() if value is not None}
         return dataclasses.replace(self, budget=dataclasses.replace(self.budget, **other))

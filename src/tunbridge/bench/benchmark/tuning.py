@@ -1,4 +1,4 @@
-"""How hyperparameters are chosen: by one rule for every method, on rows of the training split."""
+"""Hyperparameter tuning: one rule for every method, on a validation part of the training split."""
 
 import dataclasses
 import math
@@ -20,7 +20,7 @@ from tunbridge.model.priors import Normal, fan_in
 
 Settings = Mapping[str, float]
 SHARE = 0.2
-"""Of the training rows, by which candidates are judged."""
+"""Share of the training rows used for validation."""
 
 _SCALES = tuple({"prior scale": scale} for scale in (0.5, 1.25, 3.0, 8.0))
 _OR_UNKNOWN = ({}, *_SCALES[1:])
@@ -45,17 +45,17 @@ GRIDS: dict[str, tuple[Settings, ...]] = {
     "sghmc": _OR_UNKNOWN,
     "sgnht": _OR_UNKNOWN,
 }
-"""Four candidates by name of the method, each with the settings that differ from the defaults.
+"""Four candidates per method, by name; each gives the settings that differ from the defaults.
 
-"prior scale" s makes the prior of the weights N(0, s^2 / fan-in) in place of the task's own, whose scale is unknown;
-other settings are fields of the method. A method that is not here has nothing to choose: a sampler that draws what is
-unknown and adapts itself, or a baseline that has its own cross-validation.
+"prior scale" s replaces the task's prior, whose scale is unknown, with N(0, s^2 / fan-in); other settings are fields of
+the method. Methods without an entry are not tuned: samplers that sample unknown scales and adapt themselves, and
+baselines with their own cross-validation.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """The settings of the lowest NLL on validation rows, that of each candidate, and how long it took to find out."""
+    """The settings with the lowest validation NLL, the NLL of each candidate, and the seconds spent on tuning."""
 
     settings: Settings
     scores: tuple[float, ...] = ()
@@ -63,11 +63,11 @@ class Choice:
 
 
 def applied(method: Method, model: Model, settings: Settings) -> tuple[Method, Model]:
-    """The method and the model with these settings."""
-    own = {name: value for name, value in settings.items() if name != "prior scale"}
+    """Return the method and the model with these settings."""
+    fields = {name: value for name, value in settings.items() if name != "prior scale"}
     if "prior scale" in settings:
         model = dataclasses.replace(model, prior=Normal(fan_in(settings["prior scale"])))
-    return (dataclasses.replace(method, **own) if own else method), model
+    return (dataclasses.replace(method, **fields) if fields else method), model
 
 
 def choose(
@@ -78,21 +78,21 @@ def choose(
     key: Key,
     fit: Callable[[Method, Model, Rows, Key], Posterior],
 ) -> Choice:
-    """Fit each candidate to 80 % of the training rows and judge it by the NLL of the others.
+    """Fit each candidate to 80 % of the training rows, and choose the one with the lowest NLL on the others.
 
-    The rows held out depend on `key` alone; each candidate is fitted with the key that the fit to all rows will have. A
-    candidate that fails, or whose NLL is not finite, is out; where all are, the last failure is raised.
+    The validation rows depend on `key` alone, and all candidates are fitted with one key. A candidate that fails, or
+    whose NLL is not finite, is dropped; if all are, the last failure is raised.
 
     Parameters
     ----------
     name, method, model
-        The method under its name in `GRIDS`, and the model.
+        The name in `GRIDS`, the method, and the model.
     train
         The rows of the training split.
     key
-        Decides which rows are held out.
+        Decides the validation rows, and seeds the fits.
     fit
-        Of a method, a model, rows and a key: the posterior.
+        Function from a method, a model, rows and a key to the posterior.
     """
     grid = GRIDS.get(name, ())
     if not grid:
@@ -106,8 +106,8 @@ def choose(
     failure: Exception | None = None
     for settings in grid:
         try:
-            found = fit(*applied(method, model, settings), learnt, key_fit)
-            scores.append(-metrics.log_score(found.predict(judged.x), truth))
+            posterior = fit(*applied(method, model, settings), learnt, key_fit)
+            scores.append(-metrics.log_score(posterior.predict(judged.x), truth))
         except (ArithmeticError, ValueError) as error:
             failure = error
             scores.append(math.nan)

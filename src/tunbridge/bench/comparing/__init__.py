@@ -1,1 +1,1 @@
-"""Methods beside each other on one table: scores, costs, what to recommend, and the report."""
+"""Comparison of methods on one data set: scores, costs, a recommendation, and the report."""

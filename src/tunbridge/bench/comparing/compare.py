@@ -1,4 +1,4 @@
-"""One table: several methods on one model and one split, in the units of the data."""
+"""Compare several methods on one model and one train/test split, scored in the units of the data."""
 
 import dataclasses
 import functools
@@ -30,46 +30,47 @@ from tunbridge.model.likelihoods.multitask import MultiTask
 from tunbridge.model.model import Model
 
 COMPARED = ("map", "ensemble", "mcdropout", "swag", "laplace")
-"""What a comparison runs unless it is told: methods that answer whenever they are stopped.
+"""The default methods of a comparison: those whose predictions are useful even when training is stopped early.
 
-Samplers are named. So are variational methods: stopped early, they have hardly moved from a wide start.
+Samplers must be asked for by name. So must variational methods: stopped early, they are still close to their wide
+starting distribution.
 """
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparison(tables.Table):
-    """What `compare` found: rows of figures, and each method's posterior and predictive at the test inputs.
+    """The result of `compare`: a row of scores per method, with its posterior and its predictive at the test inputs.
 
-    A method that failed has a row of figures that are not numbers, and neither posterior nor predictive.
+    A method that failed has a row of NaNs, and neither a posterior nor a predictive.
     """
 
     caption = "comparison"
 
     rows: list[dict[str, Any]]
     costs: list[dict[str, Any]]
-    """What answers cost: networks that one averages, milliseconds a row, megabytes of the saved posterior."""
+    """Cost of prediction: networks averaged, milliseconds per row, and megabytes of the saved posterior."""
     posteriors: dict[str, Standardised]
     predictives: dict[str, Predictive]
     truth: np.ndarray
     """The test targets, as the likelihood scores them."""
     failures: dict[str, str] = dataclasses.field(default_factory=dict)
-    """Why, for each method that failed and each baseline that does not take such data."""
+    """The reason, for each method that failed and each baseline that does not accept such data."""
     guess: Guess | None = None
-    """What the training targets say without a model; None for several tasks."""
+    """The prediction from the training targets alone, without a model; None for several tasks."""
 
     @functools.cached_property
     def recommendation(self) -> Recommendation:
-        """Which method to use, and why."""
+        """Which method to use on data like these, and why."""
         return recommend(self.rows, self.predictives, self.truth, BASELINES, self.cuts)
 
     @property
     def cuts(self) -> dict[str, Cut]:
-        """The fits that were ended before their last step, by method, and where; they are never recommended."""
+        """Fits that were stopped before their last step, by method, and where; these methods are never recommended."""
         return {name: posterior.cut for name, posterior in self.posteriors.items() if posterior.cut is not None}
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The recommendation, what was cut, and what failed."""
+        """The recommendation, which fits were cut short, and which failed."""
         cut = (f"{name}: {cut}." for name, cut in self.cuts.items())
         failed = (f"{name} is not compared: {sentence}" for name, sentence in self.failures.items())
         return (*self.recommendation.sentences, *cut, *failed)
@@ -83,7 +84,7 @@ class Comparison(tables.Table):
         posterior: Standardised | None = None,
         predictive: Predictive | None = None,
     ) -> None:
-        """A row more; without a posterior where the method failed."""
+        """Add a row; without a posterior if the method failed."""
         self.rows.append({"method": name, **figures, "seconds": seconds})
         self.costs.append({"method": name, **costs})
         if posterior is not None and predictive is not None:
@@ -91,21 +92,21 @@ class Comparison(tables.Table):
 
     @property
     def best(self) -> str:
-        """The method of the lowest NLL on the test rows, of those that ran to their end where any did."""
+        """The method with the lowest NLL on the test rows, among those that ran to completion if any did."""
         whole = self.predictives.keys() - self.cuts.keys() or self.predictives.keys()
         rows = [row for row in self.rows if row["method"] in whole]
         scores = [row["NLL"] if np.isfinite(row["NLL"]) else np.inf for row in rows]
         return rows[int(np.argmin(scores))]["method"]
 
     def verdict(self, name: str | None = None, targets: Sequence[str] = (), classes: Sequence[str] = ()) -> str:
-        """How far off a method is, what guessing would give, and whether its uncertainty holds; "" for several tasks.
+        """A summary of one method: its error, what guessing would give, and its calibration; "" for several tasks.
 
         Parameters
         ----------
         name
-            The method; None is the recommended one, or else the best.
+            The method; None takes the recommended one, or the best if none is recommended.
         targets, classes
-            The names of what is predicted, and of its classes.
+            Names of the targets, and of the classes.
         """
         name = name or self.recommendation.method or self.best
         if self.guess is None:
@@ -113,7 +114,7 @@ class Comparison(tables.Table):
         return verdict(name, self.predictives[name], self.truth, self.guess, targets, classes)
 
     def predict(self, name: str, x: Any) -> Predictive:
-        """The predictive of one method at other inputs, in the units of the data."""
+        """Predictive of one method at new inputs, in the units of the data."""
         if name not in self.posteriors:
             raise InputError(f"a method of {', '.join(self.posteriors)}", repr(name), "Choose one of these names.")
         return self.posteriors[name].predict(x)
@@ -134,37 +135,37 @@ def compare(
 ) -> Comparison:
     """Fit several methods to the same training rows and score them on the same test rows.
 
-    x, and y where it is real numbers, are standardised by the training rows; figures are in the data's own units. Known
-    noise is in these units too; a prior on noise refers to y / sd(y).
+    x, and y if it is real-valued, are standardised with the mean and standard deviation of the training rows; scores
+    are in the units of the data. Known noise is in these units too; a prior on the noise refers to y / sd(y).
 
     Parameters
     ----------
     model, train, test
-        The model, and rows to learn from and to be judged on: `Data`, or pairs (x, y) of arrays or tensors, whose
-        digits are kept until they are standardised. All rows are in memory: a loader is refused.
+        The model, the training rows and the test rows: `Data`, or pairs (x, y) of arrays or tensors, which keep their
+        precision until they are standardised. All rows must be in memory: a loader is refused.
     methods
-        Names of `METHODS` or of `bench.BASELINES`, methods, or a mapping of names to methods; None takes those that are
-        not samplers.
+        Names in `METHODS` or `bench.BASELINES`, methods, or a mapping of names to methods; None takes "map",
+        "ensemble", "mcdropout", "swag" and "laplace".
     baselines
-        Add all of `bench.BASELINES` that take such data.
+        Whether to add every method of `bench.BASELINES` that accepts such data.
     strict
-        Raise what a method raises. Otherwise it becomes a row without figures, unless no method that was asked for is
-        left, or a checkpoint belongs to another run.
+        Whether to raise when a method fails. By default the failure becomes a row of NaNs; it is still raised if every
+        requested method failed, or if a checkpoint belongs to another run.
     key
-        None is ``jax.random.key(0)``: the same table each time.
+        None is ``jax.random.key(0)``, which gives the same table each time.
     max_seconds
-        The most seconds that each method may train, compilation not counted. One that is cut is marked in the table and
-        not recommended.
+        Time limit for the training of each method, compilation not counted. A method that hits it is marked in the
+        table and not recommended.
     checkpoint
-        A folder to save to and to resume from, with one folder a method in it.
+        A folder to save to and to resume from, with one subfolder per method.
     progress
-        Show bars.
+        Whether to show progress bars.
     """
     key = jax.random.key(0) if key is None else key
     x, y, weight = as_rows(train)
     test_x, truth, scores = as_rows(test)[0], as_scored(model, train, test), scores_of(model.likelihood)
     asked = named(methods)
-    found = Comparison([], [], {}, {}, truth, guess=_guess(model, Data(x, y, weight)))
+    comparison = Comparison([], [], {}, {}, truth, guess=_guess(model, Data(x, y, weight)))
 
     def judge(name: str, method: Method, refusable: bool) -> Exception | None:
         folder = None if checkpoint is None else Path(checkpoint) / name
@@ -175,25 +176,25 @@ def compare(
             seconds = time.perf_counter() - began
             predictive = posterior.predict(test_x)
             figures = {label: score(predictive, truth) for label, score in scores.items()}
-            found.add(name, figures, seconds, cost(posterior, test_x, truth), posterior, predictive)
+            comparison.add(name, figures, seconds, cost(posterior, test_x, truth), posterior, predictive)
         except Exception as error:
             refused = refusable and isinstance(error, InputError)
             if isinstance(error, CheckpointError) or (strict and not refused):
                 raise
-            found.failures[name] = (str(error).splitlines() or [type(error).__name__])[0]
+            comparison.failures[name] = (str(error).splitlines() or [type(error).__name__])[0]
             if not refused:
-                found.add(name, dict.fromkeys(scores, np.nan), time.perf_counter() - began)
+                comparison.add(name, dict.fromkeys(scores, np.nan), time.perf_counter() - began)
             return error
         return None
 
     errors = [judge(name, method, refusable=False) for name, method in asked.items()]
-    if errors and errors[0] is not None and not found.posteriors:
+    if errors and errors[0] is not None and not comparison.posteriors:
         raise errors[0]
     for name in BASELINES if baselines else ():
         if name not in asked:
             judge(name, BASELINES[name](), refusable=True)
-    _mark(found)
-    return found
+    _mark(comparison)
+    return comparison
 
 
 def _guess(model: Model, train: Data) -> Guess | None:
@@ -205,7 +206,7 @@ def _guess(model: Model, train: Data) -> Guess | None:
 
 
 def _mark(comparison: Comparison) -> None:
-    """A column that says where fits were cut, if any was."""
+    """Add a column that says where fits were stopped, if any was cut short."""
     cuts = comparison.cuts
     for row in comparison.rows if cuts else ():
         cut = cuts.get(row["method"])
@@ -213,30 +214,30 @@ def _mark(comparison: Comparison) -> None:
 
 
 def as_rows(data: Data | tuple[Any, Any]) -> tuple[Any, Any, Any]:
-    """x, y and weight, as given; InputError unless they are rows in memory."""
+    """Return x, y and weights as given; raise InputError unless they are rows in memory."""
     return (data.x, data.y, data.weight) if isinstance(data, Data) else (*as_pair(data), None)
 
 
 def as_scored(model: Model, train: Data | tuple[Any, Any], test: Data | tuple[Any, Any]) -> np.ndarray:
-    """The test targets as the likelihood scores them, numbers with the digits they came with."""
+    """Test targets in the form that the likelihood scores, real values at their original precision."""
     x, y, _ = as_rows(test)
     truth = np.asarray(model.bind(Data(*as_rows(train)))[0].likelihood.check(Data(x, y).y))
     return truth if isinstance(model.likelihood, OfClasses) else np.asarray(y, np.float64).reshape(truth.shape)
 
 
 def named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dict[str, Method]:
-    """Methods by name; None is those that are not samplers."""
+    """Methods by name; None gives those of `COMPARED`."""
     if isinstance(methods, Mapping):
         return dict(methods)
-    found: dict[str, Method] = {}
+    by_name: dict[str, Method] = {}
     for method in COMPARED if methods is None else methods:
         if not isinstance(method, str | Method):
             raise InputError("names or methods", repr(method)[:60], 'Write methods=["map", tb.Ensemble()].')
         name = method if isinstance(method, str) else type(method).__name__.lower()
-        if name in found:
+        if name in by_name:
             raise InputError("methods of different names", f"{name} twice", "Pass a mapping of names to methods.")
-        found[name] = method if isinstance(method, Method) else _made(name)
-    return found
+        by_name[name] = method if isinstance(method, Method) else _made(name)
+    return by_name
 
 
 def _made(name: str) -> Method:

@@ -1,4 +1,4 @@
-"""What an answer costs: passes of the network, time, and room on a disk."""
+"""The cost of prediction: networks averaged, time, and disk space."""
 
 import pickle
 import tempfile
@@ -19,23 +19,23 @@ from tunbridge.inference.recorded import Recorded
 from tunbridge.inference.standardised import Standardised
 
 NOTHING = {"networks": float("nan"), "ms a row": float("nan"), "MB": float("nan")}
-"""Where there is no answer."""
+"""The costs of a method that failed."""
 _ROWS = 1000
 """How many rows are timed."""
 
 
 def cost(posterior: Posterior, x: Any, y: Any) -> dict[str, float]:
-    """How many networks an answer averages, milliseconds a row once compiled, and megabytes of the posterior.
+    """Networks averaged per prediction, milliseconds per row once compiled, and megabytes of the saved posterior.
 
-    One where the answer is a closed form around one network, or where there is none. Megabytes are those of the saved
-    posterior, of a baseline those of its pickle, and not a number where a posterior cannot be saved.
+    The number of networks is 1 if the prediction is a closed form around one network, and for baselines. Megabytes
+    are those of the saved posterior, or of the pickle for a baseline; NaN if a posterior cannot be saved.
 
     Parameters
     ----------
     posterior
-        What answers.
+        The posterior to measure.
     x, y
-        Rows whose density it is asked for, of which the first 1,000 are timed.
+        Rows whose log density is evaluated; the first 1,000 are timed.
     """
     rows, truth = np.asarray(x)[:_ROWS], np.asarray(y)[:_ROWS]
     seconds = []

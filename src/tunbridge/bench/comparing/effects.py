@@ -1,8 +1,8 @@
-"""What each column of a table does to the prediction, and how sure that is.
+"""The effect of each column of a table on the prediction (partial dependence), with its uncertainty.
 
-The effect of a column at a value is the prediction averaged over rows in which that column alone is set to the value
-(partial dependence) :cite:p:`friedman2001greedy`. Each network of the posterior has an effect of its own: their spread
-is what is not known about it.
+The effect of a column at a value is the prediction averaged over rows with that column alone set to the value
+:cite:p:`friedman2001greedy`. Each network of the posterior has an effect of its own: their spread is the epistemic
+uncertainty of the effect.
 """
 
 import dataclasses
@@ -17,16 +17,17 @@ _ROWS, _VALUES = 60, 15
 
 @dataclasses.dataclass(frozen=True)
 class Effect:
-    """One column's effect.
+    """The effect of one column on the prediction.
 
     Parameters
     ----------
     name
         The column.
     values
-        Where it was set: numbers, or the names of its levels.
+        The values it was set to: numbers, or the names of its levels.
     mean, std
-        Of the averaged prediction over the posterior's networks, (values, outputs or classes).
+        Mean and standard deviation of the averaged prediction over the posterior's networks, (values, outputs or
+        classes).
     """
 
     name: str
@@ -36,31 +37,31 @@ class Effect:
 
     @property
     def size(self) -> float:
-        """How far the prediction moves: the largest range over the values."""
+        """How far the prediction moves: the range over the values, for the output where it is largest."""
         return float(np.ptp(self.mean, axis=0).max())
 
     def band(self, least: float = -np.inf, most: float = np.inf) -> tuple[np.ndarray, np.ndarray]:
-        """Two standard deviations either side of the mean, within what is possible: 0 and 1 for probabilities."""
+        """Mean minus and plus two standard deviations, clipped to [least, most], such as 0 and 1 for probabilities."""
         return np.maximum(self.mean - 2 * self.std, least), np.minimum(self.mean + 2 * self.std, most)
 
 
 def effect(
     posterior: Posterior, x: np.ndarray, name: str, columns: Sequence[int], levels: tuple[str, ...] = ()
 ) -> Effect:
-    """The effect of one column of a table at values between its 2 % and 98 % quantiles, or at each of its levels.
+    """Effect of one column of a table at values between its 2 % and 98 % quantiles, or at each of its levels.
 
     Parameters
     ----------
     posterior
-        Asked in the units of x.
+        A posterior that predicts in the units of x.
     x
-        Rows to average over, of which at most 60 are used.
+        Rows to average over; at most 60 of them are used.
     name
-        The column's.
+        The column's name.
     columns
-        Which numbers of x it became: several where levels are coded one a number.
+        The features of x that encode it: several if its levels are one-hot encoded.
     levels
-        The names of its levels, if it has them.
+        The names of its levels, if it is categorical.
     """
     rows = x[np.unique(np.linspace(0, len(x) - 1, min(len(x), _ROWS)).round().astype(int))]
     settings = _settings(x[:, list(columns)], levels)
@@ -73,7 +74,7 @@ def effect(
 
 
 def _settings(numbers: np.ndarray, levels: tuple[str, ...]) -> np.ndarray:
-    """(values, numbers) to set the columns to."""
+    """The settings of the encoded features, (values, features)."""
     if not levels:
         return np.unique(np.quantile(numbers[:, 0], np.linspace(0.02, 0.98, _VALUES)))[:, None]
     return np.eye(len(levels)) if numbers.shape[1] == len(levels) else np.arange(len(levels), dtype=float)[:, None]

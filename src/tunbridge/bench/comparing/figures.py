@@ -1,4 +1,4 @@
-"""What each figure of a benchmark wants: the one place that says which way is better."""
+"""The direction of each benchmark score: which values are better, and whether tasks can be averaged."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,14 +7,14 @@ import numpy as np
 
 
 class Figure(NamedTuple):
-    """How a figure is judged."""
+    """How a score is compared between methods."""
 
     better: str
     """Which value is better, in words."""
     loss: Callable[[float], float]
-    """What is compared: smaller is better."""
+    """Maps the score to the loss that is compared: smaller is better."""
     pooled: bool
-    """Whether differences mean the same on every task: nats and shares do, units of the data do not."""
+    """Whether differences mean the same on every task: true in nats or shares, false in the units of the data."""
 
 
 _LOWER, _HIGHER = float, lambda value: -value
@@ -38,4 +38,4 @@ FIGURES = {
     "mean error": Figure("lower", _LOWER, True),
     "sd ratio": Figure("nearer 1", lambda value: float(abs(np.log(value))) if value > 0 else np.inf, True),
 }
-"""Figures by name, what a suite is ranked by first; a figure that is not here is shown and not judged."""
+"""Scores by name, in order of preference for ranking a suite; a score that is not listed is shown but not ranked."""

@@ -1,4 +1,4 @@
-"""Which method to use, in words that the test rows support."""
+"""Recommend a method, with only such reasons as the test rows support."""
 
 import dataclasses
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,23 +12,23 @@ from tunbridge.bench.comparing.figures import FIGURES
 from tunbridge.core.types import Predictive
 
 _LEVEL = 0.9
-"""Of the intervals of differences."""
+"""Level of the intervals of differences."""
 _DRAWS = 200
-"""How many times labels are drawn to see what calibration error chance gives."""
+"""Simulated sets of labels for the calibration error that chance gives."""
 _FEWEST = 5
-"""On fewer test rows nothing is said."""
+"""With fewer test rows there is no recommendation."""
 _QUICKER, _SAVED = 3.0, 5.0
-"""A method that is as good is preferred if it is so many times as quick to fit and saves so many seconds."""
+"""An equally good method is preferred if it trains this many times faster and saves this many seconds."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """By how much the log score of the best method is above another's, in nats a row.
+    """Difference in mean log score between the best method and another, in nats per row.
 
     Parameters
     ----------
     mean, half
-        The mean over the test rows, and half of its 90 % interval: Student's t of the differences row by row.
+        The mean over the test rows, and half the width of its 90 % interval: Student's t on the paired differences.
     """
 
     mean: float
@@ -36,7 +36,7 @@ class Difference:
 
     @property
     def sure(self) -> bool:
-        """Whether the interval leaves zero out."""
+        """Whether the interval excludes zero."""
         return self.mean - self.half > 0
 
     def __str__(self) -> str:
@@ -50,9 +50,9 @@ class Recommendation:
     Parameters
     ----------
     method
-        Its name, never that of a baseline; None where the test rows do not say.
+        Name of the recommended method, never a baseline; None if there is no recommendation.
     best
-        That of the lowest NLL, methods and baselines together.
+        Name of the method or baseline with the lowest NLL.
     differences
         Of every other method from the best.
     sentences
@@ -75,23 +75,23 @@ def recommend(
     baselines: Collection[str] = (),
     cut: Collection[str] = (),
 ) -> Recommendation:
-    """The method of the lowest NLL, or one that test rows cannot tell from it for a reason that is given.
+    """Recommend the method with the lowest NLL, or one that is statistically as good and has another advantage.
 
-    The reasons: another's intervals or probabilities are right, or it was much quicker to fit. Baselines are judged
-    beside the methods and never recommended: where one is as good or better, the sentences say so.
+    The advantage is that it is calibrated where the best is not, or that it trained much faster. Baselines are
+    compared with the methods and never recommended: if one is as good or better, the sentences say so.
 
     Parameters
     ----------
     rows
-        Each method's scores, and the seconds that it took to fit.
+        Each method's scores, and its training time in seconds.
     predictives
-        Each method's at the test inputs.
+        Each method's predictive at the test inputs.
     truth
         The test targets.
     baselines
-        The names of those that are baselines.
+        Which names are baselines.
     cut
-        The names of those that were ended before their last step: they are left out.
+        Names of the methods that were stopped before their last step: they are left out.
     """
     several = len(predictives) > 1
     predictives = {name: one for name, one in predictives.items() if name not in cut}
@@ -99,18 +99,20 @@ def recommend(
     num = len(np.asarray(truth))
     if several and len(predictives) < 2:
         whole = f"only {next(iter(predictives))}" if predictives else "no fit"
-        return Recommendation(None, None, {}, (f"Nothing is recommended: {whole} ran to its end. Give more seconds.",))
+        return Recommendation(None, None, {}, (f"No recommendation: {whole} ran to completion. Raise the time limit.",))
     if len(predictives) < 2 or num < _FEWEST:
         return Recommendation(None, None, {}, ())
     scores = {name: np.asarray(one.log_prob(truth), np.float64) for name, one in predictives.items()}
     means = {name: _worst(score.mean()) for name, score in scores.items()}
     best = max(means, key=lambda name: means[name])
     if not np.isfinite(means[best]):
-        return Recommendation(None, None, {}, ("No method gives all test rows a finite density: none is recommended.",))
+        return Recommendation(
+            None, None, {}, ("No method gives all test rows a finite density, so none is recommended.",)
+        )
     differences = {name: _difference(scores[best], score) for name, score in scores.items() if name != best}
     alike = [name for name in predictives if name == best or not differences[name].sure]
     wrong = {name: tuple(miscalibrated(row[name], predictives[name], truth)) for name in alike}
-    words = [f"{best} has the lowest NLL on {num} test rows, {-means[best]:.4g} nats a row."]
+    words = [f"{best} has the lowest NLL on {num} test rows, {-means[best]:.4g} nats per row."]
     words += _other_scores(best, [row[name] for name in predictives])
     words += _apart(differences)
     words += _together(best, alike)
@@ -136,7 +138,7 @@ def _difference(best: np.ndarray, other: np.ndarray) -> Difference:
 
 
 def _other_scores(best: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Which other scores of the table have another best method."""
+    """A sentence on the scores of the table by which another method is best."""
     others: dict[str, list[str]] = {}
     for label in rows[0]:
         judged = FIGURES.get(label.split(" of ")[0])
@@ -148,24 +150,24 @@ def _other_scores(best: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]
             others.setdefault(first, []).append(label)
     if others:
         parts = (f"{name} is best by {_listed(labels)}" for name, labels in others.items())
-        yield f"By other scores: {'; '.join(parts)}."
+        yield f"Other scores disagree: {'; '.join(parts)}."
 
 
 def _apart(differences: Mapping[str, Difference]) -> Iterator[str]:
-    behind = sorted((one.mean, name) for name, one in differences.items() if one.sure)
+    behind = sorted((difference.mean, name) for name, difference in differences.items() if difference.sure)
     if behind:
         parts = ", ".join(f"{name} by {differences[name]}" for _, name in behind)
-        yield f"It is better than {parts} nats a row (90 % intervals)."
+        yield f"The best NLL is ahead of {parts} nats per row (90 % intervals)."
 
 
 def _together(best: str, alike: list[str]) -> Iterator[str]:
     others = [name for name in alike if name != best]
     if others:
-        yield f"These rows cannot tell {_listed(others)} from it."
+        yield f"The test rows cannot distinguish {_listed(others)} from the best."
 
 
 def _about_baselines(alike: list[str], baselines: Collection[str]) -> Iterator[str]:
-    """Where a baseline is better than all methods, or as good as the best."""
+    """A sentence, if a baseline is better than all methods or as good as the best."""
     equal = [name for name in alike if name in baselines]
     if not equal:
         return
@@ -182,19 +184,23 @@ def _about_baselines(alike: list[str], baselines: Collection[str]) -> Iterator[s
 def _advice(
     best: str, ranked: list[str], alike: list[str], sound: list[str], row: Mapping[str, Mapping[str, Any]]
 ) -> tuple[str | None, str]:
-    """The method to use, and why: of methods by NLL, those that are like the best, and those whose claims hold."""
+    """The method to use, and why.
+
+    `ranked` are the methods by NLL, `alike` those statistically as good as the best, `sound` those of them that are
+    calibrated.
+    """
     if not ranked:
         return None, "All of these are baselines: there is no method to recommend."
     if not alike:
-        return ranked[0], f"Of the methods {ranked[0]} has the lowest NLL: use it if you need a network."
+        return ranked[0], f"Baselines aside, {ranked[0]} has the lowest NLL: use it if you need a network."
     among = sound or alike
     top, quick = among[0], min(among, key=lambda name: row[name]["seconds"])
     long, short = row[top]["seconds"], row[quick]["seconds"]
     if long > _QUICKER * short and long > short + _SAVED:
-        return quick, f"{quick} took {short:.2g} s to fit and {top} {long:.2g} s: to save time, use {quick}."
+        return quick, f"{quick} took {short:.2g} s to fit, {top} {long:.2g} s: use {quick} to save time."
     if sound and sound[0] != alike[0]:
-        return top, f"Of the methods whose claims hold {top} has the lowest NLL: use {top}."
-    return top, f"Use {top}." if top == best else f"Of the methods {top} has the lowest NLL: use {top}."
+        return top, f"Among the calibrated methods, {top} has the lowest NLL: use {top}."
+    return top, f"Use {top}." if top == best else f"Baselines aside, {top} has the lowest NLL: use {top}."
 
 
 def _listed(names: list[str]) -> str:
@@ -202,21 +208,21 @@ def _listed(names: list[str]) -> str:
 
 
 def miscalibrated(row: Mapping[str, Any], predictive: Predictive, truth: Any) -> Iterator[str]:
-    """What is wrong with its claims, where chance explains that in one case of a hundred; nothing of several tasks."""
+    """Sentences on miscalibration that is significant at the 1 % level; none for several tasks."""
     num = len(np.asarray(truth))
     if "90 % coverage" in row:
         share = row["90 % coverage"]
         low, high = stats.binom(num, 0.9).interval(0.99)
         if share * num < low:
-            yield f"90 % intervals held {share:.0%} of the test rows: they are too narrow."
+            yield f"90 % intervals covered {share:.0%} of the test rows: they are too narrow."
         elif share * num > high:
-            yield f"90 % intervals held {share:.0%} of the test rows: they are wider than needed."
+            yield f"90 % intervals covered {share:.0%} of the test rows: they are wider than needed."
     elif "ECE" in row and row["ECE"] > _chance(predictive):
         yield f"confidence and accuracy differ by {row['ECE']:.0%} on average: its probabilities are not calibrated."
 
 
 def _chance(predictive: Predictive) -> float:
-    """The calibration error that probabilities which are right stay below, 99 times of 100."""
+    """The 99 % quantile of the calibration error if the predicted probabilities are correct."""
     probs, rng = np.asarray(predictive.probs, np.float64), np.random.default_rng(0)
     steps = np.cumsum(probs / probs.sum(axis=1, keepdims=True), axis=1)
     drawn = [np.sum(rng.random((len(probs), 1)) > steps[:, :-1], axis=1) for _ in range(_DRAWS)]

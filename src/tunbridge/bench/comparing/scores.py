@@ -1,4 +1,4 @@
-"""What a predictive is judged by: figures of all rows, and curves to be drawn."""
+"""Scores of a predictive over all rows, and curves to be drawn."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -30,14 +30,14 @@ _BINS = 10
 
 
 def scores(likelihood: Any) -> Mapping[str, Callable[[Any, Any], float]]:
-    """What a predictive of this likelihood is judged by; of several tasks each by its own, and the NLL of all."""
+    """Score functions by name for this likelihood; for several tasks, the joint NLL and the scores of each task."""
     if not isinstance(likelihood, MultiTask):
         return CLASSES if isinstance(likelihood, OfClasses) else NUMBERS
-    found = {"NLL": NUMBERS["NLL"]}
+    functions = {"NLL": NUMBERS["NLL"]}
     for number, (name, task) in enumerate(zip(likelihood.names, likelihood.tasks, strict=True)):
         for label, score in scores(task).items():
-            found[f"{label} of {name}"] = _of_task(likelihood, number, name, score)
-    return found
+            functions[f"{label} of {name}"] = _of_task(likelihood, number, name, score)
+    return functions
 
 
 def _of_task(likelihood: MultiTask, number: int, name: str, score: Callable) -> Callable:
@@ -45,38 +45,40 @@ def _of_task(likelihood: MultiTask, number: int, name: str, score: Callable) -> 
 
 
 def calibration(predictive: Predictive, y: Any, classes: bool) -> Curve:
-    """Of numbers, how many lie in intervals of several masses; of classes, how many are right by confidence."""
+    """Calibration curve: coverage of intervals by their mass for numbers, accuracy by confidence for classes."""
     if not classes:
         return curve(_MASSES, [metrics.coverage(predictive, y, mass) for mass in _MASSES])
-    found = metrics.reliability(predictive, y, _BINS, metrics.equal_mass)
-    return curve(found.confidence, found.accuracy)
+    reliability = metrics.reliability(predictive, y, _BINS, metrics.equal_mass)
+    return curve(reliability.confidence, reliability.accuracy)
 
 
 def epistemic_sd(predictive: Predictive) -> np.ndarray:
-    """Of numbers, at each point: the root of the mean variance over outputs that is due to not knowing the weights."""
+    """Epistemic standard deviation at each point: the root of the epistemic variance averaged over outputs."""
     return np.sqrt(np.asarray(predictive.epistemic, np.float64).reshape(len(predictive.mean), -1).mean(axis=1))
 
 
 def by_distance(sd: np.ndarray, x: np.ndarray, train: np.ndarray) -> Curve:
-    """The median of `sd` in bins of equally many inputs, by how far they are from the nearest of the training inputs.
+    """Median of `sd` against the distance to the nearest training input, in bins of equally many inputs.
 
-    Distances are in standard deviations of the training inputs.
+    Distances are Euclidean, with each feature divided by its standard deviation over the training inputs.
     """
     from sklearn.neighbors import NearestNeighbors
 
     flat, known = x.reshape(len(x), -1), train.reshape(len(train), -1)
     scale = np.where((spread := known.std(axis=0)) > 0, spread, 1.0)
-    found, _ = NearestNeighbors(n_neighbors=1).fit(known / scale).kneighbors(flat / scale)
-    order = np.array_split(np.argsort(found[:, 0], kind="stable"), min(_BINS, len(x)))
-    return curve([float(np.median(found[part, 0])) for part in order], [float(np.median(sd[part])) for part in order])
+    distances, _ = NearestNeighbors(n_neighbors=1).fit(known / scale).kneighbors(flat / scale)
+    order = np.array_split(np.argsort(distances[:, 0], kind="stable"), min(_BINS, len(x)))
+    return curve(
+        [float(np.median(distances[part, 0])) for part in order], [float(np.median(sd[part])) for part in order]
+    )
 
 
 def histogram(values: np.ndarray, top: float) -> Curve:
-    """A density from 0 to `top`, by the middles of its bins."""
+    """Histogram density from 0 to `top`, at the centres of its bins."""
     heights, edges = np.histogram(values, bins=20, range=(0.0, top), density=True)
     return curve((edges[1:] + edges[:-1]) / 2, heights)
 
 
 def curve(x: Any, y: Any, **band: Any) -> Curve:
-    """Points of a curve as JSON takes them."""
+    """A curve as lists of floats, ready for JSON."""
     return {name: np.asarray(part, np.float64).reshape(-1).tolist() for name, part in {"x": x, "y": y, **band}.items()}

@@ -1,4 +1,4 @@
-"""A fit judged in a sentence or two: how far off it is, what guessing would give, and whether its uncertainty holds."""
+"""A fit summed up in a sentence or two: its error, what guessing would give, and whether it is calibrated."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -10,21 +10,21 @@ from tunbridge import metrics
 from tunbridge.core.types import Predictive
 
 _SURE, _DOUBTFUL = 0.01, 0.05
-"""How often chance alone may give such a deviation before it is called a fault, or is said to be doubtful."""
+"""A deviation with a p-value below the first is called a fault, below the second a possible fault."""
 _MOST_EXACT = 2000
-"""Up to how many rows the distribution of the number of right answers is exact; a normal one stands for more."""
+"""Up to this many rows the distribution of the number of correct predictions is exact; beyond, it is normal."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Guess:
-    """The prediction that the training targets allow without looking at any input.
+    """The prediction from the training targets alone, without looking at any input.
 
     Parameters
     ----------
     mean
-        Of each output, (outputs,); None for classes.
+        Mean of each output, (outputs,); None for classes.
     shares
-        Of each class, (classes,); None for numbers.
+        Frequency of each class, (classes,); None for numbers.
     """
 
     mean: np.ndarray | None = None
@@ -32,12 +32,12 @@ class Guess:
 
     @classmethod
     def of_numbers(cls, y: np.ndarray, weight: np.ndarray) -> "Guess":
-        """The mean of the training targets, (points, outputs)."""
+        """Guess the weighted mean of the training targets y, (points, outputs)."""
         return cls(mean=np.average(np.asarray(y, np.float64).reshape(len(y), -1), axis=0, weights=weight))
 
     @classmethod
     def of_classes(cls, y: np.ndarray, weight: np.ndarray, classes: int) -> "Guess":
-        """The frequencies of classes among the training labels; one that was not seen counts as one row."""
+        """Guess the class frequencies of the training labels; a class that does not occur counts as one row."""
         counts = np.bincount(y, weights=weight, minlength=classes)
         counts = np.where(counts > 0, counts, np.mean(weight))
         return cls(shares=counts / counts.sum())
@@ -51,18 +51,18 @@ def verdict(
     targets: Sequence[str] = (),
     classes: Sequence[str] = (),
 ) -> str:
-    """What the test rows say about a fit, in words; with how far chance explains it.
+    """Sentences about a fit on the test rows: its error beside guessing, and its calibration, as far as chance allows.
 
     Parameters
     ----------
     name
         The method.
     predictive, truth
-        At the test inputs, and what was seen there.
+        The predictive at the test inputs, and the test targets.
     guess
-        What needs no model.
+        The prediction without a model.
     targets, classes
-        The names of what is predicted, and of its classes; "y" and their numbers unless given.
+        Names of the targets, and of the classes; "y" and the class numbers by default.
     """
     if guess.shares is not None:
         label = targets[0] if targets else "y"
@@ -78,22 +78,22 @@ def _numbers(predictive: Predictive, truth: np.ndarray, mean: np.ndarray, target
     parts = []
     for output in range(truth.shape[1]):
         label = targets[output] if targets else "y" if truth.shape[1] == 1 else f"y{output + 1}"
-        own, other = (np.sqrt(one[:, output].mean()) for one in (squares, guessed))
+        own, other = (np.sqrt(squared_errors[:, output].mean()) for squared_errors in (squares, guessed))
         parts.append(f"{label} to within {own:.3g} (RMSE); guessing the mean gives {other:.3g}")
-    told = _told(((guessed - squares) / guessed.mean(axis=0)).sum(axis=1))
-    return f"predicts {'; '.join(parts)}{told}. {_coverage(metrics.coverage(predictive, truth), len(truth))}"
+    clause = _gain_clause(((guessed - squares) / guessed.mean(axis=0)).sum(axis=1))
+    return f"predicts {'; '.join(parts)}{clause}. {_coverage(metrics.coverage(predictive, truth), len(truth))}"
 
 
 def _coverage(share: float, num: int) -> str:
-    """What the share of test rows inside 90 % intervals says."""
+    """A sentence on the share of test rows inside 90 % intervals."""
     count = round(share * num)
     law = stats.binom(num, 0.9)
     chance = 2 * min(law.cdf(count), law.sf(count - 1))
-    said = f"Its 90 % intervals held {share:.0%} of the {num} test rows"
+    statement = f"Its 90 % intervals covered {share:.0%} of the {num} test rows"
     narrow = count < 0.9 * num
     fault = "too narrow (overconfident)" if narrow else "wider than needed (underconfident)"
     low, high = (end / num for end in law.interval(1 - _DOUBTFUL))
-    return f"{said}: {_graded(chance, fault, f'within the {low:.0%} to {high:.0%} that chance allows')}."
+    return f"{statement}: {_graded(chance, fault, f'within the {low:.0%} to {high:.0%} expected by chance')}."
 
 
 def _classes(predictive: Predictive, truth: np.ndarray, shares: np.ndarray, label: str, classes: Sequence[str]) -> str:
@@ -101,21 +101,21 @@ def _classes(predictive: Predictive, truth: np.ndarray, shares: np.ndarray, labe
     right = np.asarray(predictive.mode) == truth
     common = int(np.argmax(shares))
     guess = f"guessing {str(classes[common] if classes else common)!r} each time gives {np.mean(truth == common):.0%}"
-    told = _told(right.astype(float) - (truth == common))
+    clause = _gain_clause(right.astype(float) - (truth == common))
     nll, base = -float(np.mean(np.asarray(predictive.log_prob(truth)))), -float(np.mean(np.log(shares[truth])))
     return (
-        f"names the right {label} in {right.mean():.0%} of {len(truth)} test rows; {guess}{told}. "
+        f"predicts the right {label} for {right.mean():.0%} of {len(truth)} test rows; {guess}{clause}. "
         f"NLL {nll:.3g}; class frequencies alone give {base:.3g}. {_confidence(probs.max(axis=1), right)}"
     )
 
 
 def _confidence(confidence: np.ndarray, right: np.ndarray) -> str:
-    """What the number of right answers says about the probabilities that were given to them."""
+    """A sentence on mean confidence beside accuracy."""
     count, num = int(right.sum()), len(right)
     low, high = _tails(confidence, count)
-    said = f"Its mean confidence was {confidence.mean():.0%} and it was right in {count / num:.0%}"
+    statement = f"Its mean confidence was {confidence.mean():.0%} and its accuracy {count / num:.0%}"
     fault = "too sure (overconfident)" if low < high else "less sure than it could be (underconfident)"
-    return f"{said}: {_graded(2 * min(low, high), fault, 'within what chance allows')}."
+    return f"{statement}: {_graded(2 * min(low, high), fault, 'the two agree to within chance')}."
 
 
 def _tails(probabilities: np.ndarray, count: int) -> tuple[float, float]:
@@ -131,17 +131,17 @@ def _tails(probabilities: np.ndarray, count: int) -> tuple[float, float]:
 
 
 def _graded(chance: float, fault: str, fine: str) -> str:
-    """A fault, a doubtful one, or that all is fine, by how often chance alone deviates so much."""
+    """The fault, the fault with a "perhaps", or `fine`, by the p-value `chance` of the deviation."""
     if chance < _SURE:
         return fault
     if chance < _DOUBTFUL:
-        return f"perhaps {fault}; chance alone does that in {chance:.0%} of such tests"
+        return f"perhaps {fault}; chance alone does this in {chance:.0%} of cases"
     return fine
 
 
-def _told(gains: np.ndarray) -> str:
-    """Whether rows can tell a fit from guessing, by what it gains in each."""
+def _gain_clause(gains: np.ndarray) -> str:
+    """Whether the rows show that a fit is better than guessing, given its gain on each row."""
     if gains.mean() <= 0:
-        return ", so it is no better"
+        return ", so the model does no better"
     half = stats.t.ppf(0.95, len(gains) - 1) * gains.std(ddof=1) / np.sqrt(len(gains)) if len(gains) > 1 else np.inf
-    return "" if gains.mean() > half else f", which {len(gains)} rows cannot tell apart"
+    return "" if gains.mean() > half else f", but {len(gains)} test rows are too few to tell the two apart"

@@ -1,1 +1,1 @@
-"""What is known of a posterior: exact problems, references, and calibration by simulation."""
+"""Checks against the true posterior: exact problems, reference posteriors, and simulation-based calibration."""

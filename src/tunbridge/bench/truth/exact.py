@@ -1,7 +1,7 @@
-"""Four problems whose posterior is known exactly: by a formula, by quadrature, on a grid.
+"""Four problems whose posterior is known exactly: in closed form, by quadrature, or on a grid.
 
-The truth is computed in NumPy and float64 from the densities as written in the textbook, not from the model's own
-code, so that the two can be held against each other.
+The truth is computed in NumPy and float64 from the textbook densities, not with the model's own code, so that each
+checks the other.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from tunbridge.model.priors import Normal
 
 @dataclasses.dataclass(frozen=True)
 class Problem:
-    """A model, data, and what is true of its posterior.
+    """A model and data, with exact properties of the posterior.
 
     Parameters
     ----------
@@ -37,18 +37,18 @@ class Problem:
     x
         Inputs at which functions are compared, (points, features).
     mean, sd
-        Of the network's output at x under the posterior, (points,).
+        Posterior mean and standard deviation of the network's output at x, (points,).
     mode
-        The network's output at x for the weights of highest density, (points,); None where noise is unknown.
+        The network's output at x for the weights of highest posterior density, (points,); None if noise is unknown.
     log_evidence
         log p(y), all constants included.
     independent
-        The standard deviations at x where weights have variances 1 / Lambda_ii and no correlation; None unless the
-        posterior is normal.
+        Standard deviations at x for independent weights with variances 1 / Lambda_ii, where Lambda is the posterior
+        precision; None unless the posterior is normal.
     noise
-        Posterior mean and standard deviation of the noise scale; None where it is known.
+        Posterior mean and standard deviation of the noise scale; None if it is known.
     draw
-        ``draw(key, num)`` gives exact posterior draws.
+        ``draw(key, num)`` returns exact posterior draws.
     """
 
     model: Model
@@ -63,13 +63,13 @@ class Problem:
     independent: np.ndarray | None = None
 
     def outputs(self, params: Params) -> np.ndarray:
-        """The network's output at x for draws of parameters, (draws, points)."""
+        """The network's output at x for each draw of parameters, (draws, points)."""
         weights = jax.vmap(self.model.weights)(params)
         return np.asarray(jax.vmap(lambda w: self.model.network.apply(w, jnp.asarray(self.x)))(weights)[..., 0])
 
 
 def _cached(make: Callable[[], Problem]) -> Callable[[], Problem]:
-    """Made once for each precision."""
+    """Make the problem once per precision."""
     made = cache(lambda _: make())
     return wraps(make)(lambda: made(jnp.result_type(float)))
 
@@ -77,7 +77,7 @@ def _cached(make: Callable[[], Problem]) -> Callable[[], Problem]:
 class _Line:
     """Bayesian linear regression on (features, 1): p(w | y) = N(m, S) :cite:p:`bishop2006pattern`.
 
-    sigma and tau may be arrays: everything then has their leading axes.
+    sigma and tau may be arrays: all results then have their leading axes.
     """
 
     def __init__(self, x: np.ndarray, y: np.ndarray, sigma: float | np.ndarray, tau: float | np.ndarray):
@@ -102,14 +102,14 @@ def _linear_data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def _linear_params(w: np.ndarray, scales: tuple = (), noise: tuple = ()) -> Params:
-    """Stacked weights (draws, 3) as those of MLP(())."""
+    """Parameters of MLP(()) from stacked weights (draws, 3)."""
     layer = {"weight": jnp.asarray(w[:, :2, None]), "bias": jnp.asarray(w[:, 2:])}
     return Params({"layers": [layer]}, tuple(map(jnp.asarray, scales)), tuple(map(jnp.asarray, noise)))
 
 
 @_cached
 def linear() -> Problem:
-    """Linear regression with known noise: closed form."""
+    """Linear regression with known noise: posterior in closed form."""
     x, y, test = _linear_data()
     sigma, tau = 0.5, 1.5
     truth, phi = _Line(x, y, sigma, tau), _with_bias(test)
@@ -134,7 +134,7 @@ def linear() -> Problem:
 
 @_cached
 def linear_unknown() -> Problem:
-    """Linear regression with unknown noise ~ Gamma(2, 2) and prior scale ~ HalfNormal(2): 2-D quadrature."""
+    """Linear regression with unknown noise ~ Gamma(2, 2) and prior scale ~ HalfNormal(2): posterior by quadrature."""
     x, y, test = _linear_data()
     noise, scale = stats.gamma(2, scale=1 / 2), stats.halfnorm(scale=2)
     log_sigma, log_tau = np.linspace(-2.5, 1.0, 121), np.linspace(-4.0, 3.0, 121)
@@ -187,7 +187,7 @@ def _on_grid(
     start: list[float],
     width: float,
 ) -> Problem:
-    """Two weights, summed over a grid; `log_density` and `function` take weights (..., 2)."""
+    """Problem with two weights, solved on a grid; `log_density` and `function` take weights (..., 2)."""
     axis = np.linspace(-width, width, 401)
     step = axis[1] - axis[0]
     grid = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1).reshape(-1, 2)
@@ -228,7 +228,7 @@ def _unit(weights, x):
 
 @_cached
 def logistic() -> Problem:
-    """Logistic regression with 2 weights: a grid."""
+    """Logistic regression with 2 weights: posterior on a grid."""
     rng = np.random.default_rng(1702)
     x = rng.normal(size=(30, 2))
     y = (rng.uniform(size=30) < 1 / (1 + np.exp(-x @ [1.5, -1.0]))).astype(int)
@@ -252,7 +252,7 @@ def logistic() -> Problem:
 
 @_cached
 def tanh_unit() -> Problem:
-    """A network of one tanh unit, f(x) = v tanh(u x), with two mirrored modes: a grid."""
+    """A network of one tanh unit, f(x) = v tanh(u x), with two mirrored modes: posterior on a grid."""
     rng = np.random.default_rng(1703)
     x = rng.uniform(-2, 2, size=(15, 1))
     y = 1.2 * np.tanh(1.5 * x[:, 0]) + 0.3 * rng.normal(size=15)
@@ -286,7 +286,10 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
 
 
 def deviation(problem: Problem, posterior: Posterior, kind: Kind, key: Key, num: int = 4000) -> float:
-    """How far a posterior is from the truth, in posterior standard deviations: the worst of the problem's inputs."""
+    """Largest error of a posterior over the problem's inputs, in posterior standard deviations.
+
+    `kind` says what is compared: the mean or the mode, and for a method that should match it, the spread too.
+    """
     values = problem.outputs(posterior.sample(key, num)).astype(np.float64)
     centre = problem.mode if kind == "mode" else problem.mean
     if kind in ("none", "refused") or centre is None:

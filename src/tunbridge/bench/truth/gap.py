@@ -22,23 +22,23 @@ from tunbridge.plots.curves import BLUE, GREY
 _MASS = 0.9
 _ACROSS = 3
 _NARROW = 0.5
-"""Below this share of the width that it should have in the gap, a method is said to be too sure there."""
+"""Below this fraction of the correct width in the gap, a method is reported as too narrow there."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Gap(tables.Table):
-    """Several posteriors of one problem, and the long chains that they are judged by.
+    """Posteriors of several methods on one problem, with the reference posterior they are compared with.
 
     Parameters
     ----------
     posteriors
-        By the name of the method.
+        Posteriors by name of the method.
     reference
-        Long chains of the same model and data.
+        Long chains for the same model and data.
     data
-        What all of them learnt from.
+        The training rows.
     doubts
-        What fits warned of.
+        Convergence warnings from the fits.
     """
 
     caption = "distance to the reference posterior"
@@ -50,34 +50,39 @@ class Gap(tables.Table):
 
     @functools.cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """For each method its distance to the reference, and how wide it is in the gap; seconds of the fit."""
+        """For each method: distance to the reference, relative width in the gap, and seconds of the fit."""
         made = []
         for name, posterior in self.posteriors.items():
-            found = fidelity(posterior, self.reference)
-            distance = found["sliced_wasserstein"] / found["between_halves"]
+            distances = fidelity(posterior, self.reference)
+            distance = distances["sliced_wasserstein"] / distances["between_halves"]
             seconds = np.nan if posterior.provenance is None else posterior.provenance.seconds
-            row = {"method": name, "distance": distance, "width in the gap": found["in_between"], "seconds": seconds}
+            row = {
+                "method": name,
+                "distance": distance,
+                "width in the gap": distances["in_between"],
+                "seconds": seconds,
+            }
             made.append(row)
         return made
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Which method is nearest, what the columns mean, and what fits warned of."""
+        """The nearest and the farthest method, what the columns mean, and warnings from the fits."""
         rows = self.rows
         first, last = (choose(rows, key=lambda row: row["distance"]) for choose in (min, max))
         widths = {row["method"]: row["width in the gap"] for row in rows}
         narrow = [name for name, width in widths.items() if width < _NARROW]
         words = [
             f"{first['method']} is nearest to the reference posterior, at a distance of {first['distance']:.2g}; "
-            f"{last['method']} is farthest, at {last['distance']:.2g}. At 1 a method is as near as two runs of long "
-            "chains are to each other."
+            f"{last['method']} is farthest, at {last['distance']:.2g}. Distance 1 is that between two "
+            "independent runs of long chains."
         ]
         if narrow:
             words.append(f"Less than half as wide in the gap as the reference: {', '.join(narrow)}.")
         return (*words, *self.doubts)
 
     def figure(self) -> Any:
-        """Each method's functions over those of the reference: means and 90 % bands."""
+        """Draw each method's functions over those of the reference: means and 90 % bands."""
         import matplotlib.pyplot as plt
 
         down = -(-len(self.posteriors) // _ACROSS)
@@ -105,7 +110,7 @@ class Gap(tables.Table):
 
 
 def _band(functions: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Lower end, mean and upper end of functions (draws, points)."""
+    """Lower end, mean and upper end of the band of functions (draws, points)."""
     low, high = np.quantile(functions, [0.5 - _MASS / 2, 0.5 + _MASS / 2], axis=0)
     return low, functions.mean(axis=0), high
 
@@ -116,11 +121,11 @@ def fit_gap(methods: Mapping[str, Method], *, key: Key | None = None, progress: 
     Parameters
     ----------
     methods
-        By name.
+        Methods by name.
     key
         None is ``jax.random.key(0)``.
     progress
-        Show bars.
+        Whether to show progress bars.
     """
     recipe, key = RECIPES["curve"](), jax.random.key(0) if key is None else key
     posteriors, doubts = {}, []

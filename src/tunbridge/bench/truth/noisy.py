@@ -1,4 +1,4 @@
-"""A density that is written down, with a gradient from rows whose noise is known: what is asked of batches."""
+"""A known log density whose minibatch gradients have known variance, for tests of stochastic-gradient methods."""
 
 from collections.abc import Callable
 
@@ -16,10 +16,11 @@ from tunbridge.model.priors import LogDensity
 
 
 def known(log_density: Callable[[Array], Scalar], num: int, noise: float = 0.0, rows: int = 1) -> tuple[Model, Data]:
-    """The density of a vector of `num` numbers; the gradient from one row has `noise` as the variance of each number.
+    """Model and data with the given posterior log density of w in R^num, and minibatch gradients of known variance.
 
-    Rows y_i, whose mean is 0, are normal around w with variance `rows`: together a factor exp(-w^2 / 2), which the
-    prior takes back. The gradient from a batch is then the true one plus the mean of the batch.
+    The likelihood N(y_i; w, `rows`) of rows y_i with mean 0 and variance `noise` contributes a factor exp(-w^2 / 2) in
+    all, which the prior cancels. The gradient from a minibatch is then the true gradient plus the mean of its rows:
+    from a single row, each component has variance `noise`.
     """
     network = from_functions(
         lambda key, _: {"w": jax.random.normal(key, (num,))},

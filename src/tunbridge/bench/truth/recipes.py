@@ -1,4 +1,4 @@
-"""How references are made: those that come with the package, by name, and that of any table."""
+"""Recipes for reference posteriors: those that come with the package, by name, and one for any table."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from tunbridge.runtime.loop import Run
 
 
 class Recipe(NamedTuple):
-    """Everything that a reference follows from."""
+    """Everything needed to make a reference."""
 
     model: Model
     data: Data
@@ -33,7 +33,7 @@ class Recipe(NamedTuple):
     places: np.ndarray | None = None
 
     def make(self, name: str, **options: Any) -> Reference:
-        """The reference; `options` are those of `make_reference`."""
+        """Make the reference; `options` are those of `make_reference`."""
         *what, places = self
         return make_reference(*what, name=name, places=places, **options)
 
@@ -42,9 +42,10 @@ _RUN = Run(chains=4, warmup=1000, draws=1500)
 
 
 def of_table(x: Any, y: Any, inputs: Any, model: Model, *, run: Run = _RUN, key: Key, places: Any = None) -> Recipe:
-    """A model of rows (x, y) by NUTS, with its functions at other inputs.
+    """Recipe for a model of rows (x, y) by NUTS, with its functions recorded at `inputs`.
 
-    x and inputs, and y where it is numbers, are standardised by (x, y): a prior on noise refers to y / sd(y).
+    x, inputs, and y if real-valued are standardised with the mean and standard deviation of (x, y): a prior on the
+    noise refers to y / sd(y).
     """
     scaling = Scaling.of(x, None if isinstance(model.likelihood, OfClasses) else y)
     rows = Data(scaling.inputs(x), scaling.targets(y))
@@ -61,7 +62,7 @@ def _curve() -> Recipe:
 
 
 _GAP, _WEIGHT = "_gap", 2
-"""What the name of a table with a gap ends in, and the column of diabetes that it is in: the body mass index."""
+"""Suffix of the name of a table with a gap, and the column of diabetes with the gap: the body mass index."""
 
 
 def _gap() -> tuple[Data, Data, np.ndarray]:
@@ -87,7 +88,7 @@ _TABLES: dict[str, tuple[Callable[[], Data], Likelihood]] = {
 
 
 def _table(name: str) -> Recipe:
-    """Four fifths of a bundled table, ten tanh units; functions at the rows held out."""
+    """Four fifths of a bundled table, ten tanh units; functions at the held-out rows."""
     load, likelihood = _TABLES[name.removesuffix(_GAP)]
     train, test, places = _gap() if name.endswith(_GAP) else (*split(load(), jax.random.key(0)), None)
     model = Model(MLP((10,)), Normal(fan_in(1.0)), likelihood)
@@ -95,7 +96,7 @@ def _table(name: str) -> Recipe:
 
 
 def halves(name: str) -> tuple[Data, Data]:
-    """Rows to learn from and rows that are held out, of a table with a recipe; standardised but for classes."""
+    """Training rows and held-out rows of a table with a recipe, standardised except for class labels."""
     load, likelihood = _TABLES[name.removesuffix(_GAP)]
     train, test = _gap()[:2] if name.endswith(_GAP) else split(load(), jax.random.key(0))
     scaling = Scaling.of(train.x, None if isinstance(likelihood, OfClasses) else train.y)
@@ -106,4 +107,4 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "curve": _curve,
     **{name: functools.partial(_table, name) for name in (*_TABLES, f"diabetes{_GAP}")},
 }
-"""By name, the recipe of each reference."""
+"""The recipe of each reference, by name."""

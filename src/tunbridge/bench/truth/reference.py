@@ -1,4 +1,4 @@
-"""Reference posteriors: what a network's functions are believed to be, with how that was found and checked."""
+"""Reference posteriors: draws of a network's functions from long chains, with their provenance and checks."""
 
 import dataclasses
 import os
@@ -25,47 +25,48 @@ from tunbridge.model.model import Model
 from tunbridge.runtime.loop import Run
 
 RHAT, SHARE = 1.01, 0.99
-"""R-hat is below the first at this share of the inputs, or a run is no reference."""
+"""Limit on R-hat, and the share of inputs at which a reference must meet its limits."""
 APART = 0.1
-"""In posterior standard deviations: how far the halves' means, and their standard deviations, may be apart there."""
+"""Limit, in posterior standard deviations, on the difference of means and of standard deviations between halves."""
 _LIMITS = {"R-hat": RHAT, "means apart": APART, "deviations apart": APART}
 FORMAT = 2
 _KIND = "tunbridge reference"
 FOLDER = Path(__file__).parent / "references"
-"""Where those lie that come with the package."""
+"""The folder of references that come with the package."""
 ELSEWHERE = "TUNBRIDGE_REFERENCES"
-"""The variable that names a folder of others."""
+"""The environment variable that names a folder of further references."""
 AMONG, BETWEEN, BEYOND = 0, 1, 2
-"""Places of inputs."""
+"""Codes for the place of an input: among the data, in a gap between them, or beyond them."""
 
 
 class ReferenceError(TunbridgeError):
-    """A run that is no reference: the checks that it failed, with their numbers."""
+    """A run does not qualify as a reference; the message lists the failed checks with values and limits."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Draws of functions, how they were made, and the checks they passed.
+    """A reference posterior: draws of functions, their provenance, and the checks they passed.
 
     Parameters
     ----------
     name
-        What it is called.
+        Its name.
     x
         Inputs, (points, ...features).
     predictions
-        Expected y, or probabilities of classes, of each draw at x: (draws, points, outputs or classes), float32.
+        Expected y, or class probabilities, for each draw at x: (draws, points, outputs or classes), float32.
     noise
-        Unknown noise of the same draws, in its own units, (draws, unknowns).
+        Unknown noise parameters of the same draws, in their own units, (draws, unknowns).
     classes
         Whether y is a class.
     provenance
-        The model and the method in words, the numbers of the key, versions, device, seconds.
+        The model and the method as text, the key data, versions, device, seconds.
     checks
-        By name: R-hat at 99 % of the inputs, how far the means and standard deviations of two independent halves are
-        apart there, in posterior standard deviations, their sliced Wasserstein distance, the least bulk ESS.
+        By name: the 99 % quantiles over inputs of R-hat and of the differences between the means and standard
+        deviations of two independent halves, in posterior standard deviations; the sliced Wasserstein distance between
+        the halves; the smallest bulk ESS.
     places
-        Of each input, (points,): 0 among the data, 1 in a gap between them, 2 beyond. None if nobody said.
+        The place of each input, (points,): 0 among the data, 1 in a gap between them, 2 beyond. None if not given.
     """
 
     name: str
@@ -79,19 +80,19 @@ class Reference:
 
     @property
     def probs(self) -> np.ndarray:
-        """Probabilities of classes, averaged over draws, (points, classes)."""
+        """Class probabilities averaged over draws, (points, classes)."""
         return self.predictions.mean(axis=0)
 
     @property
     def row(self) -> dict[str, Any]:
-        """What it is in a line: of what, how many draws and inputs, and its checks."""
+        """One table row: kind of y, numbers of rows, draws and inputs, whether it has a gap, checks, and seconds."""
         draws, points = self.predictions.shape[:2]
         made = self.provenance
-        found = {"y": "classes" if self.classes else "numbers", "rows": made["rows"], "draws": draws, "inputs": points}
-        return {**found, "gap": "no" if self.places is None else "yes", **self.checks, "seconds": made["seconds"]}
+        cells = {"y": "classes" if self.classes else "numbers", "rows": made["rows"], "draws": draws, "inputs": points}
+        return {**cells, "gap": "no" if self.places is None else "yes", **self.checks, "seconds": made["seconds"]}
 
     def save(self, path: str | os.PathLike) -> None:
-        """Write one file of arrays and JSON, which `load_reference` gives back to the bit."""
+        """Write one file of arrays and JSON, from which `load_reference` restores the exact bits."""
         facts = {"kind": _KIND, "format": FORMAT, "name": self.name, "classes": self.classes}
         facts |= {"provenance": self.provenance, "checks": self.checks}
         arrays = {"0": self.x, "1": self.predictions, "2": self.noise}
@@ -124,9 +125,9 @@ class Reference:
 
 
 def references(folder: str | os.PathLike | None = None) -> dict[str, Path]:
-    """Files by name: those in a folder (or else in the one that TUNBRIDGE_REFERENCES names), and those of the package.
+    """Reference files by name: those in `folder` (TUNBRIDGE_REFERENCES by default), and those of the package.
 
-    A name that both have is the package's: what is published under it stays comparable.
+    If both have a name, the package's file is used, so that results published under that name stay comparable.
     """
     place = folder or os.environ.get(ELSEWHERE)
     others = sorted(Path(place).glob("*.npz")) if place else []
@@ -134,7 +135,7 @@ def references(folder: str | os.PathLike | None = None) -> dict[str, Path]:
 
 
 def load_reference(path: str | os.PathLike, folder: str | os.PathLike | None = None) -> Reference:
-    """A reference from a file, or by the name that `references` knows it by.
+    """Load a reference from a file, or by a name that `references` lists.
 
     Examples
     --------
@@ -154,18 +155,18 @@ def load_reference(path: str | os.PathLike, folder: str | os.PathLike | None = N
 
 def _read(facts: Any, arrays: dict[str, np.ndarray]) -> Reference:
     if not isinstance(facts, dict) or facts.get("kind") != _KIND or not isinstance(facts.get("format"), int):
-        raise LoadError("it is no reference.")
+        raise LoadError("it is not a reference file.")
     if facts["format"] > FORMAT:
         raise LoadError("it was written by a newer Tunbridge: upgrade.")
     kinds = {"name": str, "classes": bool, "provenance": dict, "checks": dict}
     known = set(arrays) - {"3"} == {"0", "1", "2"} and all(isinstance(facts.get(n), kind) for n, kind in kinds.items())
     if not known or not {"method", "rows", "seconds"} <= set(facts["provenance"]):
-        raise LoadError("it lacks a part, or has one that no save writes.")
+        raise LoadError("a part is missing, or is not what save() writes.")
     x, predictions, noise, places = (arrays.get(name, np.zeros(0)) for name in "0123")
     shapes = (x.shape[:1], predictions.shape[1:2], noise.shape[:1], places.shape if "3" in arrays else x.shape[:1])
-    wanted = (x.shape[:1], x.shape[:1], predictions.shape[:1], x.shape[:1])
-    if predictions.ndim != 3 or shapes != wanted or any(np.isnan(array).any() for array in (x, predictions, noise)):
-        raise LoadError("its arrays do not fit together.")
+    expected = (x.shape[:1], x.shape[:1], predictions.shape[:1], x.shape[:1])
+    if predictions.ndim != 3 or shapes != expected or any(np.isnan(array).any() for array in (x, predictions, noise)):
+        raise LoadError("its arrays have shapes that do not match, or contain NaN.")
     rest = (facts["classes"], facts["provenance"], facts["checks"], arrays.get("3"))
     return Reference(facts["name"], x, predictions, noise, *rest)
 
@@ -183,31 +184,31 @@ def make_reference(
     checkpoint: str | os.PathLike | None = None,
     progress: bool = False,
 ) -> Reference:
-    """Two independent runs of a sampler, which are a reference if they agree, and `ReferenceError` if not.
+    """Run a sampler twice, independently; return a reference if the runs agree, or raise `ReferenceError`.
 
-    They agree if R-hat over the chains of both is below 1.01 at 99 % of the inputs, and there the means of the two runs
-    differ by at most 0.1 posterior standard deviations, and so do their standard deviations.
+    They agree if, at 99 % of the inputs, R-hat over the chains of both is below 1.01, and the means of the two runs
+    differ by less than 0.1 posterior standard deviations, and so do their standard deviations.
 
     Parameters
     ----------
     model, data
         The problem.
     inputs
-        Where functions are recorded and judged, (points, ...features).
+        Inputs at which functions are recorded and checked, (points, ...features).
     method
         A sampler, at temperature 1. It runs twice, the second time with another key.
     key
         Decides everything random.
     name
-        What to call it.
+        The name of the reference.
     draws
-        How many of the draws, evenly spaced among all, are kept.
+        The number of draws to keep, evenly spaced among all.
     places
-        Of each input: 0 among the data, 1 in a gap between them, 2 beyond.
+        The place of each input: 0 among the data, 1 in a gap between them, 2 beyond.
     checkpoint
-        A folder to save to and to resume from, with one folder a run in it.
+        A folder to save to and to resume from, with one subfolder per run.
     progress
-        Show bars.
+        Whether to show progress bars.
     """
     refuse_tempered(method)
     if not isinstance(method, Iterative) or not isinstance(method.duration, Run) or method.duration.chains < 2:
@@ -216,14 +217,14 @@ def make_reference(
     chains = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        for number, one in enumerate(jax.random.split(key)):
+        for number, run_key in enumerate(jax.random.split(key)):
             folder = None if checkpoint is None else Path(checkpoint) / str(number)
-            chains.append(_chains(method.fit(model, data, key=one, checkpoint=folder, progress=progress)))
+            chains.append(_chains(method.fit(model, data, key=run_key, checkpoint=folder, progress=progress)))
     functions = [half.functions(x) for half in chains]
     checks = _checks(functions, key)
     failed = [f"{name} {value:.4g}, limit {_LIMITS[name]}" for name, value in checks.items() if not _holds(name, value)]
     if failed:
-        raise ReferenceError(f"This run is no reference: {'; '.join(failed)}. Run longer chains.")
+        raise ReferenceError(f"This run is not a reference: {'; '.join(failed)}. Run longer chains.")
     seconds = sum(half.provenance.seconds for half in chains if half.provenance)
     made = record(method, chains[0].model, seconds)
     provenance: dict[str, Any] = {"model": describe(chains[0].model), "method": made.method, "seconds": seconds}
@@ -237,15 +238,15 @@ def make_reference(
 
 
 def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[str, float]:
-    """How near a posterior, or a predictive at the reference's inputs, is to the reference.
+    """Distances of a posterior, or of a predictive at the reference's inputs, from the reference.
 
-    Of numbers: ``sliced_wasserstein`` of functions, in units of y; ``mean_error``, the root mean square over inputs of
-    the difference of means, and ``sd_ratio``, the geometric mean of the ratio of standard deviations of functions, the
-    former in standard deviations of the reference. Of classes: ``agreement`` and ``total_variation`` of probabilities,
-    and ``sliced_wasserstein`` of functions. ``between_halves`` is the latter's value between the two runs that
-    the reference is kept from: of distances below it nothing can be told. Where the reference knows a gap in the data,
-    ``in_between`` is the standard deviation of functions in it over that among the data (geometric means), divided by
-    the same of the reference: 1 is right, below 1 too sure in the gap, and 0 a single function.
+    For regression: ``sliced_wasserstein`` between functions, in units of y; ``mean_error``, the root mean square over
+    inputs of the difference of means, in standard deviations of the reference; and ``sd_ratio``, the geometric mean of
+    the ratio of standard deviations of functions. For classification: ``agreement`` and ``total_variation`` of
+    probabilities, and ``sliced_wasserstein`` between functions. ``between_halves`` is the sliced Wasserstein distance
+    between the two runs of the reference: smaller distances are not resolved. If the reference has a gap in the data,
+    ``in_between`` is the standard deviation of functions in the gap over that among the data (geometric means), divided
+    by the same ratio for the reference: 1 is correct, below 1 overconfident in the gap, and 0 a single function.
     """
     predictive = posterior.predict(reference.x) if isinstance(posterior, Posterior) else posterior
     functions = np.asarray(predictive.functions, np.float64)
@@ -254,26 +255,28 @@ def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[st
             f"functions of shape {reference.predictions.shape[1:]}", f"{functions.shape[1:]}", "Predict at reference.x."
         )
     key = jax.random.key(0)
-    found = {"sliced_wasserstein": metrics.sliced_wasserstein(functions, reference.predictions, key)}
+    distances = {"sliced_wasserstein": metrics.sliced_wasserstein(functions, reference.predictions, key)}
     middle = len(reference.predictions) // 2
     runs = reference.predictions[:middle], reference.predictions[middle:]
-    found["between_halves"] = metrics.sliced_wasserstein(runs[0], runs[1], key)
+    distances["between_halves"] = metrics.sliced_wasserstein(runs[0], runs[1], key)
     if reference.places is not None:
-        found["in_between"] = opening(functions, reference.places) / opening(reference.predictions, reference.places)
+        distances["in_between"] = opening(functions, reference.places) / opening(
+            reference.predictions, reference.places
+        )
     if reference.classes:
         truth: Any = reference
-        found["agreement"] = metrics.agreement(predictive, truth)
-        found["total_variation"] = metrics.total_variation(predictive, truth)
-        return found
+        distances["agreement"] = metrics.agreement(predictive, truth)
+        distances["total_variation"] = metrics.total_variation(predictive, truth)
+        return distances
     sd = reference.predictions.std(axis=0, dtype=np.float64)
     off = (functions.mean(axis=0) - reference.predictions.mean(axis=0, dtype=np.float64)) / sd
-    found["mean_error"] = float(np.sqrt(np.mean(off**2)))
-    found["sd_ratio"] = float(np.exp(np.mean(np.log(np.maximum(functions.std(axis=0), 1e-12) / sd))))
-    return found
+    distances["mean_error"] = float(np.sqrt(np.mean(off**2)))
+    distances["sd_ratio"] = float(np.exp(np.mean(np.log(np.maximum(functions.std(axis=0), 1e-12) / sd))))
+    return distances
 
 
 def opening(functions: Any, places: Any) -> float:
-    """The deviation of functions, (draws, points, outputs), in a gap over that among the data; 0 if there is none."""
+    """Standard deviation of functions, (draws, points, outputs), in a gap over that among the data; 0 if all agree."""
     sd = np.asarray(functions, np.float64).std(axis=0).reshape(len(places), -1)
     if not sd.any():
         return 0.0
@@ -282,7 +285,7 @@ def opening(functions: Any, places: Any) -> float:
 
 
 def _checks(halves: list[np.ndarray], key: Key) -> dict[str, float]:
-    """Of functions (chains, draws, points, outputs) of two runs."""
+    """The checks of a reference, for functions (chains, draws, points, outputs) of two runs."""
     both = np.concatenate(halves)
     flat = [values.reshape(-1, *values.shape[2:]).astype(np.float64) for values in halves]
     sd = np.concatenate(flat).std(axis=0)
@@ -311,7 +314,7 @@ def _holds(name: str, value: float) -> bool:
 
 def _chains(posterior: Posterior) -> Chains:
     if not isinstance(posterior, Chains):
-        raise InputError("a sampler that leaves chains", type(posterior).__name__, "Use tb.NUTS() or the like.")
+        raise InputError("a sampler that returns chains", type(posterior).__name__, "Use tb.NUTS() or the like.")
     return posterior
 
 
@@ -319,7 +322,7 @@ def _checked(places: Any, num: int) -> np.ndarray:
     where = np.asarray(places)
     if where.shape != (num,) or not {AMONG, BETWEEN} <= set(where.tolist()) <= {AMONG, BETWEEN, BEYOND}:
         raise InputError(
-            f"places of {num} inputs: 0 among the data, 1 between, 2 beyond, some of the former two",
+            f"places of {num} inputs: 0 among the data, 1 between, 2 beyond, with both 0 and 1 present",
             f"shape {where.shape}, values {sorted(set(where.ravel().tolist()))[:5]}",
             "Leave places out where there is no gap.",
         )
@@ -327,8 +330,8 @@ def _checked(places: Any, num: int) -> np.ndarray:
 
 
 def _noise(chains: Chains) -> np.ndarray:
-    """Unknown noise of all draws in its own units, (draws, unknowns)."""
+    """Unknown noise parameters of all draws in their own units, (draws, unknowns)."""
     flat = chains.components(chains.key, None)
-    found = [one for one in unknowns(chains.model, flat, ()) if one.path.startswith("noise/")]
+    noises = [unknown for unknown in unknowns(chains.model, flat, ()) if unknown.path.startswith("noise/")]
     num = int(np.prod(chains.shape))
-    return np.concatenate([np.zeros((num, 0)), *(one.draws.reshape(num, -1) for one in found)], axis=1)
+    return np.concatenate([np.zeros((num, 0)), *(unknown.draws.reshape(num, -1) for unknown in noises)], axis=1)

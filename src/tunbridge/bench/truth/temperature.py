@@ -1,4 +1,4 @@
-"""Only temperature 1 is Bayes: calibration and references refuse any other."""
+"""Calibration and references refuse tempered methods: only temperature 1 targets the Bayesian posterior."""
 
 import jax
 
@@ -8,7 +8,7 @@ from tunbridge.runtime.loop import Run
 
 
 def refuse_tempered(method: Method) -> None:
-    """InputError if a method, or a part of it, runs at another temperature than 1."""
+    """Raise InputError if a method, or a part of it, runs at a temperature other than 1."""
     for part in jax.tree.leaves(method, is_leaf=lambda part: isinstance(part, Run)):
         if isinstance(part, Run) and part.temperature != 1.0:
             raise InputError("a run at temperature 1", f"temperature {part.temperature}", "Leave temperature= out.")

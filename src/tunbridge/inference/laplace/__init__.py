@@ -1,1 +1,1 @@
-"""A normal distribution around a mode: curvature, structure and subset are three choices."""
+"""Laplace approximations: a normal distribution around a mode, by choice of curvature, structure and subset."""

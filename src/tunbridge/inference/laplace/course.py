@@ -1,4 +1,4 @@
-"""One posterior in the making: unknowns are tuned, the mode found again, the curvature measured."""
+"""The course of one Laplace fit: tune unknowns, find the mode again, measure the curvature."""
 
 import dataclasses
 import warnings
@@ -32,15 +32,15 @@ from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.loop import Options
 
 _SHARES = (1.0, 0.3, 0.1)
-"""Of the way to the largest evidence around one mode, tried until the evidence around the next one is larger."""
+"""Shares of the way to the maximum of the evidence around one mode, tried until the evidence at the next mode rises."""
 _MOST_UNKNOWNS = 32
-"""Up to how many unknowns it is asked how the mode moves with each."""
+"""The most unknowns for which the gradient includes how the mode moves with each."""
 _WORTH = 0.05
-"""A gain of the log evidence that is worth another round."""
+"""The least gain of the log evidence for which another round is made."""
 
 
 class Choices(Protocol):
-    """What `tunbridge.Laplace` was told."""
+    """The hyperparameters of `tunbridge.Laplace` that a course needs."""
 
     curvature: Curvature
     subset: Subset
@@ -50,12 +50,12 @@ class Choices(Protocol):
     link: Link
 
     def structured(self, local: Local, rows: int) -> Structure:
-        """The structure as told, or by the size of the problem."""
+        """Return the chosen structure, or the default for a problem of this size."""
         ...
 
 
 class Trial(NamedTuple):
-    """Parameters, the approximation around them, and its log evidence with the log densities of what is unknown."""
+    """Parameters, the approximation around them, and its log evidence plus the log prior density of the unknowns."""
 
     params: Params
     fitted: Fitted
@@ -63,7 +63,7 @@ class Trial(NamedTuple):
 
 
 class Course:
-    """One posterior in the making."""
+    """One Laplace fit, from the mode of a point estimate to the posterior."""
 
     def __init__(self, method: Choices, model: Model, data: Data | Stream, key: Key, options: Options, number: int):
         self.method, self.model, self.data, self.key = method, model, data, key
@@ -72,7 +72,7 @@ class Course:
         self.curve: list[float] = []
 
     def finish(self, point: Point) -> Linearised:
-        """The posterior around a mode."""
+        """Tune what is unknown as the method says, starting from a point estimate, and return the posterior."""
         method, params = self.method, point.params
         unknown = bool(params.scales) or bool(params.noise)
         if unknown and isinstance(method.tune, Evidence):
@@ -86,7 +86,7 @@ class Course:
         return self.posterior(params, self.measure(params, self.data))
 
     def posterior(self, params: Params, fitted: Fitted) -> Linearised:
-        """The posterior around weights."""
+        """Return the posterior around these parameters, given the approximation fitted there."""
         method = self.method
         value, _ = evidence.values(fitted.evidence, params.scales, params.noise)
         notes = (*self.notes, *fitting.sentences(fitted))
@@ -105,14 +105,14 @@ class Course:
         return Linearised(self.model, self.key, gaussian, method.link, notes=notes)
 
     def measure(self, params: Params, data: Data | Stream) -> Fitted:
-        """The curvature and the evidence around weights."""
+        """Return the curvature and the evidence around these parameters."""
         method = self.method
         local = Local.at(self.model, params, method.subset)
         structure = method.structured(local, data.num)
         return fitting.fit(local, structure, method.curvature, data, method.damping, self.key)
 
     def _by_evidence(self, params: Params, tuning: Evidence) -> Params:
-        """Moves towards larger evidence at the mode, each kept only if the evidence at its own mode is larger."""
+        """Step towards larger evidence around the current mode; keep a step only if its own mode has more evidence."""
         best, bounded = self._judged(params), 0
         trained = self.method.point is not None and isinstance(self.method.subset, All)
         for number in range(tuning.rounds):
@@ -129,26 +129,26 @@ class Course:
         return best.params
 
     def _while_training(self, params: Params, tuning: Online) -> Params:
-        """Training and tuning in turns; of all the states between, the one of the largest evidence."""
-        now = best = self._judged(params)
+        """Alternate training and tuning; return the parameters of the largest evidence seen."""
+        current = best = self._judged(params)
         for number in range(tuning.rounds):
-            tuned = self._tuned(now, tuning.steps, True)
-            now = self._trial(now, tuned, 1.0, f"round-{number}", tuning.rounds)
-            best = now if now.value > best.value else best
+            tuned = self._tuned(current, tuning.steps, True)
+            current = self._trial(current, tuned, 1.0, f"round-{number}", tuning.rounds)
+            best = current if current.value > best.value else best
         last = self._judged(self._resolve(best.params, "last", 2))
         best = last if last.value > best.value else best
         self.notes.append(self._told())
         return best.params
 
     def _tuned(self, trial: "Trial", steps: int, moves: bool) -> evidence.Tuned:
-        """Unknowns of larger evidence; `moves` says whether the mode will follow them."""
+        """Unknowns tuned by the evidence; `moves` says whether the mode is to be found again for them."""
         num = size((trial.params.scales, trial.params.noise))
-        slope = fitting.drift(trial.fitted, self.data, self.key) if moves and num <= _MOST_UNKNOWNS else np.zeros(num)
-        slope = np.asarray(slope, jax.dtypes.canonicalize_dtype(float))
-        return evidence.maximise(trial.fitted.evidence, slope, self._free, steps)
+        drift = fitting.drift(trial.fitted, self.data, self.key) if moves and num <= _MOST_UNKNOWNS else np.zeros(num)
+        drift = np.asarray(drift, jax.dtypes.canonicalize_dtype(float))
+        return evidence.maximise(trial.fitted.evidence, drift, self._free, steps)
 
     def _judged(self, params: Params) -> "Trial":
-        if self.curve:  # the first compiles
+        if self.curve:  # the first call compiles, which is not timed
             self.options.clock.start()
         fitted = self.measure(params, self.data)
         self.options.clock.stop()
@@ -156,9 +156,9 @@ class Course:
         self.curve.append(float(value))
         return Trial(params, fitted, float(objective))
 
-    def _trial(self, now: "Trial", tuned: evidence.Tuned, share: float, name: str, parts: int = 2) -> "Trial":
-        """A share of the way to tuned unknowns, with the mode there."""
-        old = now.params
+    def _trial(self, current: "Trial", tuned: evidence.Tuned, share: float, name: str, parts: int = 2) -> "Trial":
+        """Move a share of the way to the tuned unknowns, and find the mode there."""
+        old = current.params
         scales, noise = jax.tree.map(
             partial(on_host, lambda a, b: (a + share * (b - a)).astype(a.dtype)),
             (old.scales, old.noise),
@@ -170,39 +170,42 @@ class Course:
     def _free(self) -> bool:
         """Whether noise is tuned with the scales.
 
-        Given its inner layers the evidence of a network's last ones is no judge of noise, which held-out rows told.
+        It is not for a subset of trained weights: with the other layers fixed, the evidence is no measure of the noise,
+        which held-out rows have determined.
         """
         return self.method.point is None or isinstance(self.method.subset, All)
 
     def _told(self) -> str:
         noise = "noise and prior scales maximise" if self._free else "prior scales maximise"
-        return f"Unknown {noise} the evidence: the largest of {len(self.curve)}."
+        return f"Unknown {noise} the evidence: the largest of {len(self.curve)} values."
 
     def _by_validation(self, params: Params, tuning: Validation) -> Params:
         train, held = split(cast(Data, self.data), self.key, tuning.share)
         mode = mode_of(self.method.point or MAP(), None, self.model)
-        sub = _params(mode.posteriors(self.model, train, self.key, 1, self._options("validation", self._fresh(params))))
+        trained = _params(
+            mode.posteriors(self.model, train, self.key, 1, self._options("validation", self._fresh(params)))
+        )
 
         def shifted(params: Params, shift: float) -> Params:
             scales = jax.tree.map(lambda leaf: leaf + shift, params.scales)
             return _with_hyper(self.model, params, scales, params.noise)
 
-        fitted = self.measure(sub, train)
-        moved = [shifted(sub, by) for by in tuning.shifts]
-        scores = [_score(self.posterior(params, fitting.at_params(fitted, params)), held) for params in moved]
+        fitted = self.measure(trained, train)
+        candidates = [shifted(trained, by) for by in tuning.shifts]
+        scores = [_score(self.posterior(params, fitting.at_params(fitted, params)), held) for params in candidates]
         shift = tuning.shifts[int(np.nanargmax(scores))]
         self.notes.append(f"Prior scales were multiplied by {np.exp(shift):.3g}, by the log density of held-out rows.")
         return shifted(params, shift)
 
     def _fresh(self, params: Params) -> Params:
-        """Weights of a fresh start, with these unknowns."""
+        """Freshly initialised weights, with these unknowns."""
         blank = self.model.example()
         weights = self.model.network.init(self.key, jnp.zeros(blank.shape, blank.dtype))
         layout = self.model.network.layout(weights)
         return params._replace(weights=self.model.prior.raw(weights, params.scales, layout))
 
     def _resolve(self, params: Params, name: str, parts: int) -> Params:
-        """The mode at new noise and scales, from the old one; where nothing is trained, the weights as they are."""
+        """The mode at new noise and scales, starting from the old one; the same weights if nothing is trained."""
         point = self.method.point
         if point is None or not isinstance(self.method.subset, All):
             return params
@@ -210,7 +213,7 @@ class Course:
         return _params(mode.posteriors(self.model, self.data, self.key, 1, self._options(name, params)))
 
     def _options(self, name: str, init: Params) -> Options:
-        """For one more run, with a folder of its own for each start: after an interruption it may start elsewhere."""
+        """Options for one more run, with a checkpoint folder per start, since a resumed fit may start elsewhere."""
         options = dataclasses.replace(self.options, init=init)
         return options.within(f"{name}-{self.number}-{fingerprint(init)[:12]}")
 
@@ -227,22 +230,22 @@ def _score(posterior: Linearised, held: Data) -> float:
 def _warn_of_bounds(num: int) -> None:
     if num:
         warnings.warn(
-            f"{num} unknown(s) still moved by a factor of 2.7 in the last round: the evidence wants more. Standardise "
-            "x and y, give the unknown a prior that fits the units of the data, or allow more rounds.",
+            f"{num} unknown(s) still moved by a factor of 2.7 in the last round: the evidence can still rise. "
+            "Standardise x and y, give the unknown a prior that fits the units of the data, or allow more rounds.",
             ConvergenceWarning,
             stacklevel=2,
         )
 
 
 def mode_of(point: MAP, steps: int | None, model: Model) -> Mode:
-    """The point estimate's optimiser, at noise and scales that are given."""
+    """Return a `Mode` method: the point estimate's optimiser, with noise and scales fixed."""
     train = point.train if steps is None else dataclasses.replace(point.train, steps=steps)
     noisy = bool(jax.tree.leaves(jax.eval_shape(model.likelihood.median_noise)))
     return Mode.of(point, train, noisy)
 
 
 def _with_hyper(model: Model, params: Params, scales: PyTree, noise: PyTree) -> Params:
-    """The same weights with other scales and noise."""
+    """The parameters of the same network weights, with other scales and noise."""
     return Params(_raw(model, params, scales), scales, noise)
 
 

@@ -24,12 +24,12 @@ from tunbridge.inference.laplace.curvatures import GGN, Curvature, Outer
 from tunbridge.inference.laplace.local import Local
 
 _REACH = 1.0
-"""How far a round may move an unknown on the real line: a factor of e of a positive one."""
+"""How far a round may move an unknown on the real line: for a positive one, by a factor of e."""
 _STEP = 0.2
 
 
 class Rows(NamedTuple):
-    """The network's outputs at the mode, and the targets they answer to."""
+    """The network's outputs at the mode, with targets and weights of the rows."""
 
     outputs: Array
     y: Array
@@ -37,35 +37,35 @@ class Rows(NamedTuple):
 
 
 class LogEvidence(Module):
-    """Log p(y) around one mode."""
+    """Laplace's approximation of log p(y) around one mode, as a function of prior scales and noise."""
 
     local: Local
     rows: Rows
     covariance: Covariance
     curvature: Curvature
     chosen: Array
-    """Which weights are random."""
+    """Mask of the weights that are random."""
     damping: Array
 
     def __call__(self, scales: PyTree, noise: PyTree) -> Scalar:
-        """Log p(y | scales, noise) with all constants."""
+        """Return log p(y | scales, noise), all constants included."""
         variances = self.local.variances(scales)
         determinant = self.covariance.log_det(variances / (1.0 + self.damping), self.factor(noise))
         return self.log_likelihood(noise) + self._prior(scales, variances) - 0.5 * determinant
 
     def objective(self, scales: PyTree, noise: PyTree) -> Scalar:
-        """Log evidence plus the log densities of what is unknown."""
+        """Return the log evidence plus the log prior density of the unknown scales and noise."""
         model = self.local.model
         hyper = model.prior.log_hyper(scales, jacobian=False) + model.likelihood.log_noise(noise, jacobian=False)
         return self(scales, noise) + hyper
 
     def log_likelihood(self, noise: PyTree) -> Scalar:
-        """At the mode."""
+        """Return the log likelihood of all rows at the mode."""
         terms = self.local.model.likelihood.distribution(self.rows.outputs, noise).log_prob(self.rows.y)
         return jnp.sum(self.rows.weight * terms)
 
     def factor(self, noise: PyTree) -> Scalar:
-        """How much larger the curvature is with this noise than with the mode's: exact where noise is one scale."""
+        """Return the ratio of the curvature with this noise to that with the mode's; exact if noise is one scale."""
         return self._trace(noise) / self._trace(self.local.params.noise) if noise else jnp.ones(())
 
     def _trace(self, noise: PyTree) -> Scalar:
@@ -73,13 +73,13 @@ class LogEvidence(Module):
         return jnp.sum(self.rows.weight * jnp.sum(columns**2, axis=(1, 2)))
 
     def columns(self, noise: PyTree) -> Array:
-        """Of the curvature in the outputs, (points, outputs, columns)."""
+        """Return the columns of the curvature in the outputs, (points, outputs, columns)."""
         curvature = self.curvature if isinstance(self.curvature, Outer) else GGN()
         likelihood, key = self.local.model.likelihood, jax.random.key(0)
         return curvature.columns(key, likelihood, self.rows.outputs, self.rows.y, noise)
 
     def _prior(self, scales: PyTree, variances: Array) -> Scalar:
-        r""":math:`\log p(\hat w) + \frac d2 \log 2\pi + \frac12 \log \det V` of the weights that are random."""
+        r""":math:`\log p(\hat w) + \frac d2 \log 2\pi + \frac12 \log \det V` over the weights that are random."""
         model, params = self.local.model, self.local.params
         weights = ravel_pytree(self.local.weights)[0]
         if model.prior.gaussian:
@@ -87,54 +87,54 @@ class LogEvidence(Module):
         layout = model.network.layout(params.weights)
         raw = model.prior.raw(self.local.weights, scales, layout)
         ones = jax.tree.map(jnp.ones_like, raw)
-        slope = jax.jvp(lambda r: model.prior.weights(r, scales, layout), (raw,), (ones,))[1]
-        density = model.prior.log_prob(raw, scales, layout) - jnp.sum(jnp.log(jnp.abs(ravel_pytree(slope)[0])))
+        derivative = jax.jvp(lambda r: model.prior.weights(r, scales, layout), (raw,), (ones,))[1]
+        density = model.prior.log_prob(raw, scales, layout) - jnp.sum(jnp.log(jnp.abs(ravel_pytree(derivative)[0])))
         return density + 0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variances))
 
 
 @once
 def values(evidence: LogEvidence, scales: PyTree, noise: PyTree) -> tuple[Scalar, Scalar]:
-    """The log evidence, and with the log densities of what is unknown."""
+    """Return the log evidence, and the log evidence plus the log prior density of the unknowns."""
     return evidence(scales, noise), evidence.objective(scales, noise)
 
 
 class Tuned(NamedTuple):
-    """Where the evidence, with the priors of what is unknown, is largest."""
+    """The scales and noise that maximise the evidence times their prior density."""
 
     scales: PyTree
     noise: PyTree
     at_bound: Array
-    """How many unknowns went as far as a round allows."""
+    """Number of unknowns that moved as far as one round allows."""
 
 
 @once
 def maximise(evidence: LogEvidence, drift: Array, with_noise: Array, steps: Array) -> Tuned:
-    """Adam on the real line, with a step that falls to nothing.
+    """Maximise the evidence by Adam on the real line, with a step size that falls to zero.
 
     Parameters
     ----------
     evidence
-        Around one mode.
+        The evidence around one mode.
     drift
-        The gradient that the evidence has besides, because the mode moves with the unknowns; see `fitting.drift`.
+        An additional gradient of the evidence, because the mode moves with the unknowns; see `fitting.drift`.
     with_noise
-        Whether noise is tuned too, or stays where it is.
+        Whether noise is tuned too.
     steps
-        How many.
+        Number of Adam steps.
     """
     params = evidence.local.params
-    start, back = ravel_pytree((params.scales, params.noise))
+    start, unravel = ravel_pytree((params.scales, params.noise))
     moves = jnp.arange(len(start)) < len(start) - len(ravel_pytree(params.noise)[0])
     optimiser = optax.scale_by_adam(b2=0.9)
 
-    def turn(step: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
+    def iterate(step: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
         real, memory = carry
-        slope = jax.grad(lambda u: -evidence.objective(*back(u)) - drift @ u)(real)
-        slope = jnp.where(jnp.isfinite(slope) & (moves | with_noise), slope, 0.0)
-        update, memory = optimiser.update(slope, memory)
+        gradient = jax.grad(lambda u: -evidence.objective(*unravel(u)) - drift @ u)(real)
+        gradient = jnp.where(jnp.isfinite(gradient) & (moves | with_noise), gradient, 0.0)
+        update, memory = optimiser.update(gradient, memory)
         pace = _STEP * 0.5 * (1.0 + jnp.cos(jnp.pi * step / steps))
         return jnp.clip(real - pace * update, start - _REACH, start + _REACH), memory
 
-    real, _ = jax.lax.fori_loop(0, steps, turn, (start, optimiser.init(start)))
-    scales, noise = back(real)
+    real, _ = jax.lax.fori_loop(0, steps, iterate, (start, optimiser.init(start)))
+    scales, noise = unravel(real)
     return Tuned(scales, noise, jnp.sum(jnp.abs(real - start) >= 0.999 * _REACH))

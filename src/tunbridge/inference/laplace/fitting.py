@@ -1,4 +1,4 @@
-"""Curvature and evidence around given weights, and what a reader should know of them."""
+"""Fits a normal approximation around given weights: curvature, evidence, and remarks for the reader."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -21,32 +21,32 @@ from tunbridge.inference.laplace.local import Local, blocks, summed
 from tunbridge.inference.laplace.structures import Facts, Kronecker, Measured, Structure
 
 _LEAST_VARIANCE = 1e-12
-"""Of a prior, as a share of its largest: weights that a prior with a corner holds at zero have none."""
+"""Floor of prior variances, as a share of the largest: weights that a prior with a corner holds at zero have none."""
 _MOST_ROWS = 8192
 _APART = 0.1
-"""How far on the real line an unknown is moved for a difference."""
+"""The step on the real line for finite differences in an unknown."""
 
 
 class Fitted(NamedTuple):
-    """A normal approximation."""
+    """A normal approximation around given weights."""
 
     evidence: LogEvidence
     structure: Structure
     measured: Measured
     facts: Facts
     decrement: float
-    """How far its mode is, in posterior standard deviations."""
+    """Newton's step from the weights to the mode, in posterior standard deviations."""
 
 
 def fit(
     local: Local, structure: Structure, curvature: Curvature, data: Data | Stream, damping: float, key: Key
 ) -> Fitted:
-    """The curvature around weights, and the evidence as a function of scales and noise."""
+    """Measure the curvature around given weights; return it with the evidence as a function of scales and noise."""
     variances = _floored(_variances(local, local.params.scales))
     effective = variances / (1.0 + damping)
     measured = structure.measure(local, curvature, data, effective, key)
-    found, facts = structures.blocks(structure, measured, effective, _uniform(local))
-    covariance = Covariance(found, local.size)
+    covariance_blocks, facts = structures.blocks(structure, measured, effective, _uniform(local))
+    covariance = Covariance(covariance_blocks, local.size)
     chosen = np.zeros(local.size, bool)
     for part in measured.parts:
         chosen[part.index] = True
@@ -57,51 +57,51 @@ def fit(
 
 
 def at_params(fitted: Fitted, params: Params) -> Fitted:
-    """The same curvature with other prior scales."""
+    """Return the approximation with the same curvature at other prior scales."""
     local = Local.at(fitted.evidence.local.model, params, fitted.evidence.local.subset)
     variances = _floored(_variances(local, params.scales)) / (1.0 + float(fitted.evidence.damping))
-    found, facts = structures.blocks(fitted.structure, fitted.measured, variances, _uniform(local))
-    evidence = dataclasses.replace(fitted.evidence, local=local, covariance=Covariance(found, local.size))
+    covariance_blocks, facts = structures.blocks(fitted.structure, fitted.measured, variances, _uniform(local))
+    evidence = dataclasses.replace(fitted.evidence, local=local, covariance=Covariance(covariance_blocks, local.size))
     return fitted._replace(evidence=evidence, facts=facts)
 
 
 def drift(fitted: Fitted, data: Data | Stream, key: Key) -> np.ndarray:
-    r"""The gradient of the evidence by each unknown that comes from the mode's moving with it.
+    r"""Return the part of the evidence's gradient in the unknowns that is due to the mode moving with them.
 
-    The mode moves by :math:`dw = \Sigma \, \partial_\theta \nabla_w \log p(w \mid y, \theta) \, d\theta`, and of the
-    evidence only :math:`-\frac12 \log \det (I + \tilde H(w))` moves with it in first order: by differences along dw.
+    The mode moves by :math:`dw = \Sigma \, \partial_\theta \nabla_w \log p(w \mid y, \theta) \, d\theta`. To first
+    order only the term :math:`-\frac12 \log \det (I + \tilde H(w))` changes with it: a central difference along dw.
     """
     local = fitted.evidence.local
     unknown = local.params.scales, local.params.noise
-    found = np.zeros(size(unknown))
-    for number in range(len(found)):
-        scales, noise = unravel(unknown, _number(np.arange(len(found)) == number))
+    gradient = np.zeros(size(unknown))
+    for number in range(len(gradient)):
+        scales, noise = unravel(unknown, _number(np.arange(len(gradient)) == number))
         pull = np.zeros(local.size)
         if local.params.noise:
             pull = summed(products.gradient_change, local, data, key, local.size // 64 + 1, noise)
         sides = _both_sides(fitted.evidence, scales, _number(pull))
         ahead, behind = (_log_det(fitted, weights, data, key) for weights in sides)
-        found[number] = -0.5 * (ahead - behind) / (2.0 * _APART)
-    return found
+        gradient[number] = -0.5 * (ahead - behind) / (2.0 * _APART)
+    return gradient
 
 
 @once
 def _both_sides(evidence: LogEvidence, scales: PyTree, pull: Array) -> tuple[PyTree, PyTree]:
-    """Weights ahead of the mode and behind it, on its way when the unknowns change.
+    """Weights on either side of the mode, along the direction in which it moves when the unknowns change.
 
-    `scales` is the change of the scales, `pull` how the gradient of the log likelihood changes.
+    `scales` is the change of the scales, `pull` the change of the log likelihood's gradient.
     """
     local = evidence.local
-    weights, back = ravel_pytree(local.weights)
+    weights, unravel_weights = ravel_pytree(local.weights)
     variances, change = jax.jvp(local.variances, (local.params.scales,), (scales,))
     variances = jnp.maximum(variances, _LEAST_VARIANCE * jnp.max(variances))
     pull = jnp.where(evidence.chosen, pull + change * weights / variances**2, 0.0)
     along = _APART * evidence.covariance.product(pull.astype(weights.dtype))
-    return back(weights + along), back(weights - along)
+    return unravel_weights(weights + along), unravel_weights(weights - along)
 
 
 def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> float:
-    """Of I + H~ at other weights."""
+    """Log determinant of I + H~ at other weights."""
     local = fitted.evidence.local
     moved = dataclasses.replace(local, params=local.params._replace(weights=weights))
     variances = _floored(_variances(moved, local.params.scales)) / (1.0 + float(fitted.evidence.damping))
@@ -110,7 +110,7 @@ def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> 
 
 
 def _number(values: Any) -> np.ndarray:
-    """In the precision that JAX uses."""
+    """The values in JAX's default float dtype."""
     return np.asarray(values, jax.dtypes.canonicalize_dtype(float))
 
 
@@ -120,12 +120,12 @@ def _variances(local: Local, scales: PyTree) -> Array:
 
 
 def _floored(variances: Any) -> np.ndarray:
-    found = np.asarray(variances, np.float64)
-    return np.maximum(found, _LEAST_VARIANCE * found.max())
+    values = np.asarray(variances, np.float64)
+    return np.maximum(values, _LEAST_VARIANCE * values.max())
 
 
 def _uniform(local: Local) -> Any:
-    """Whether prior variances of some weights change by one factor when the unknown scales change."""
+    """Return a function of indices: whether these weights' prior variances all change by one factor with the scales."""
     scales = local.params.scales
     if not (num := size(scales)):
         return lambda _: True
@@ -141,7 +141,7 @@ def _outputs(local: Local, x: Array) -> Array:
 
 
 def _rows(local: Local, data: Data | Stream) -> Rows:
-    """Outputs at all rows."""
+    """Outputs, targets and weights of all rows."""
     parts = [
         (np.asarray(_outputs(local, batch.x)), np.asarray(batch.y), np.asarray(batch.weight))
         for batch in blocks(data, _MOST_ROWS)
@@ -152,19 +152,19 @@ def _rows(local: Local, data: Data | Stream) -> Rows:
 def _decrement(
     local: Local, data: Data | Stream, covariance: Covariance, variances: np.ndarray, chosen: np.ndarray, key: Key
 ) -> float:
-    r""":math:`\sqrt{g^\top \Sigma g}` with g the gradient of the log posterior: Newton's step in posterior sd."""
-    slope = summed(products.gradient, local, data, key, local.size // 64 + 1)
+    r""":math:`\sqrt{g^\top \Sigma g}`, g being the gradient of the log posterior: Newton's step in posterior sd."""
+    gradient = summed(products.gradient, local, data, key, local.size // 64 + 1)
     weights = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(local.weights)]).astype(np.float64)
-    return float(_length(covariance, _number(np.where(chosen, slope - weights / variances, 0.0))))
+    return float(_length(covariance, _number(np.where(chosen, gradient - weights / variances, 0.0))))
 
 
 @once
-def _length(covariance: Covariance, slope: Array) -> Array:
-    return jnp.sqrt(jnp.maximum(slope @ covariance.product(slope), 0.0))
+def _length(covariance: Covariance, gradient: Array) -> Array:
+    return jnp.sqrt(jnp.maximum(gradient @ covariance.product(gradient), 0.0))
 
 
 def sentences(fitted: Fitted) -> list[str]:
-    """What a reader should know."""
+    """Return remarks on the approximation, for the reader."""
     notes, facts, local = [], fitted.facts, fitted.evidence.local
     if facts.clipped:
         notes.append(
@@ -173,12 +173,12 @@ def sentences(fitted: Fitted) -> list[str]:
         )
     if isinstance(fitted.structure, Kronecker):
         if unfactored := _unfactored(local, fitted.measured):
-            some = ", ".join(unfactored[:4]) + (f" and {len(unfactored) - 4} more" if len(unfactored) > 4 else "")
-            notes.append(f"No Kronecker factors for {some}: the diagonal stands for them.")
+            names = ", ".join(unfactored[:4]) + (f" and {len(unfactored) - 4} more" if len(unfactored) > 4 else "")
+            notes.append(f"No Kronecker factors for {names}: only their diagonal is used.")
         if facts.inseparable > 1e-3:
             off = np.expm1(facts.inseparable)
             notes.append(
-                f"Prior variances are no product of rows and columns: taken for the nearest, off by {off:.0%}."
+                f"Prior variances are not a product over rows and columns: the nearest is used, off by {off:.0%}."
             )
     notes.append(
         f"By its curvature the mode is {fitted.decrement:.2g} posterior standard deviations away from these weights."
@@ -187,7 +187,7 @@ def sentences(fitted: Fitted) -> list[str]:
 
 
 def _unfactored(local: Local, measured: Measured) -> list[str]:
-    """The names of arrays of weights, other than biases and norms, that only have a diagonal."""
+    """Names of weight arrays, other than biases and norms, of which only the diagonal is kept."""
     layout = dict(flatten_with_paths(local.model.network.layout(local.params.weights)))
     names, start = [], 0
     alone = np.concatenate([part.index for part in measured.parts if part.group is None] or [np.zeros(0, int)])

@@ -1,4 +1,4 @@
-"""Normal weights around a mode, pushed through the network itself or through its linearisation."""
+"""Posteriors with normal weights around a mode, pushed through the network itself or through its linearisation."""
 
 import dataclasses
 from collections.abc import Callable
@@ -36,46 +36,46 @@ _BLOCK_ROWS = 1024
 class StructuredGaussian(Posterior):
     """Normal weights around a mode with a structured covariance; noise and scales at one value.
 
-    A prediction averages networks with drawn weights. `Linearised` is the same with a network taken for linear.
+    A prediction averages networks with drawn weights. `Linearised` has the same weights, with the network linearised.
     """
 
     params: Params
     """The mode."""
     covariance: Covariance
-    """Of the network's weights in one vector."""
+    """Covariance of the network's weights as one vector."""
     structure: Structure
     subset: Subset
     log_evidence: Array | None = None
     """Laplace's approximation of log p(y) at these scales and this noise, all constants included."""
     decrement: Array | None = None
-    """How far the mode of the quadratic approximation is from here, in posterior standard deviations."""
+    """Distance from `params` to the mode of the quadratic approximation, in posterior standard deviations."""
     curve: dict[str, Array] | None = None
-    """The log evidence of each round of tuning, and other figures along the way."""
+    """Statistics along the fit by name, among them the log evidence of each round of tuning."""
 
     @property
     def local(self) -> Local:
-        """The network near the mode."""
+        """The model at the mode."""
         return Local.at(self.model, self.params, self.subset)
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Draws of the weights around the mode."""
-        weights, back = ravel_pytree(self.model.weights(self.params))
+        """Draw weights around the mode."""
+        weights, unravel = ravel_pytree(self.model.weights(self.params))
         layout = self.model.network.layout(self.params.weights)
 
-        def one(key_draw: Key) -> Params:
+        def draw(key_draw: Key) -> Params:
             z = jax.random.normal(key_draw, weights.shape, weights.dtype)
-            drawn = back(weights + self.covariance.sample(z).astype(weights.dtype))
+            drawn = unravel(weights + self.covariance.sample(z).astype(weights.dtype))
             return self.params._replace(weights=self.model.prior.raw(drawn, self.params.scales, layout))
 
-        return jax.vmap(one)(jax.random.split(key, num))
+        return jax.vmap(draw)(jax.random.split(key, num))
 
     def one(self) -> Params:
-        """The mode."""
+        """Return the mode."""
         return self.params
 
     def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws, 100 unless told."""
+        """Return `num` draws, by default 100."""
         return self.sample(key, DRAWS if num is None else num)
 
 
@@ -83,8 +83,8 @@ class Linearised(Posterior):
     r"""Normal weights pushed through the network's linearisation around the mode :cite:p:`immer2021improving`.
 
     Outputs at x are normal with mean :math:`f(x, \hat w)` and covariance :math:`J(x) \Sigma J(x)^\top`. With normal
-    noise y is normal too; of two or more classes a link gives the probabilities; every other likelihood is averaged
-    over draws of linear functions. `gaussian` is the same distribution pushed through the network itself.
+    noise y is normal too; for two or more classes a link gives the probabilities; any other likelihood is averaged over
+    draws of the linearised network. `gaussian` is the same distribution pushed through the network itself.
 
     Parameters
     ----------
@@ -100,43 +100,43 @@ class Linearised(Posterior):
 
     @property
     def linear(self) -> bool:
-        """Yes."""
+        """True: predictions linearise the network."""
         return True
 
     @property
     def log_evidence(self) -> Array | None:
-        """Of the normal distribution: Laplace's approximation of log p(y)."""
+        """Laplace's approximation of log p(y), from `gaussian`."""
         return self.gaussian.log_evidence
 
     @property
     def decrement(self) -> Array | None:
-        """How far the mode of the quadratic approximation is from here, in posterior standard deviations."""
+        """Distance from `params` to the mode of the quadratic approximation, in posterior standard deviations."""
         return self.gaussian.decrement
 
     def with_link(self, link: Link) -> "Linearised":
-        """The same with another way to class probabilities."""
+        """Return the same posterior with another link to class probabilities."""
         return dataclasses.replace(self, link=link)
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Draws of the weights."""
+        """Draw weights around the mode."""
         return self.gaussian.sample(key, num)
 
     def one(self) -> Params:
-        """The mode."""
+        """Return the mode."""
         return self.gaussian.params
 
     def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws of the weights, 100 unless told."""
+        """Return `num` draws of the weights, by default 100."""
         return self.gaussian.components(key, num)
 
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
-        """The outputs of draws of linear functions, computed when they are asked for."""
+        """Return the outputs at x of draws of the linearised network, computed on first use."""
         self._check(x)
         return Outputs(self.model, lambda: self.components(key, num), x, centre=self.gaussian.params)
 
     def moments(self, x: Any) -> tuple[Array, Array]:
-        """Mean (points, outputs) and covariance (points, outputs, outputs) of the linearised outputs."""
+        """Return mean (points, outputs) and covariance (points, outputs, outputs) of the linearised outputs."""
         x = check_x(x)
         self._check(x)
         mean, covariance = _blockwise(self, x, None)
@@ -163,7 +163,7 @@ class Linearised(Posterior):
         return push(self.pushed(x, key, num))
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
-        """One pass: outputs, and their variances in closed form."""
+        """As `Posterior.prepared`, in one pass if there is a closed form: outputs and their variances."""
         if not isinstance(self.model.likelihood, NormalNoise | Logits):
             return self.gaussian.prepared()
         gaussian = self.gaussian
@@ -191,21 +191,23 @@ def _noisy(_: Link, likelihood: Any, mean: Array, covariance: Array, noise: Any)
     return mean, covariance, likelihood.noise_variance(mean, noise)
 
 
-def _blockwise(posterior: Linearised, x: np.ndarray, question: Callable | None) -> tuple[Array, ...]:
+def _blockwise(posterior: Linearised, x: np.ndarray, function: Callable | None) -> tuple[Array, ...]:
     """`linear_moments`, or a function of them, in blocks of rows of a few sizes."""
     gaussian, local = posterior.gaussian, posterior.gaussian.local
 
-    def block(own: slice, fill: Callable) -> tuple[Array, ...]:
-        found = linear_moments(local, gaussian.structure, gaussian.covariance, fill(x[own]))
+    def block(rows: slice, fill: Callable) -> tuple[Array, ...]:
+        moments = linear_moments(local, gaussian.structure, gaussian.covariance, fill(x[rows]))
         return (
-            found if question is None else question(posterior.link, local.model.likelihood, *found, local.params.noise)
+            moments
+            if function is None
+            else function(posterior.link, local.model.likelihood, *moments, local.params.noise)
         )
 
     return jax.device_put(blockwise(block, len(x), min(_most_rows(gaussian), few_sizes(len(x), 64))))
 
 
 def _most_rows(gaussian: StructuredGaussian) -> int:
-    """How many rows' gradients fit a block."""
+    """Number of rows whose gradients fit in a block."""
     widths = [int(np.prod(block.index.shape)) for block in gaussian.covariance.blocks if isinstance(block, Spectral)]
     numbers = max([2 * gaussian.num_outputs * width for width in widths], default=1)
     return int(np.clip(_BLOCK_NUMBERS // numbers, 1, _BLOCK_ROWS))
@@ -213,25 +215,25 @@ def _most_rows(gaussian: StructuredGaussian) -> int:
 
 @once
 def linear_moments(local: Local, structure: Structure, covariance: Covariance, x: Array) -> tuple[Array, Array]:
-    """Mean and covariance of the linearised outputs at rows x."""
+    """Return mean and covariance of the linearised outputs at rows x."""
     sites = local.sites
     parts = structure.parts(local, sites)
 
-    def one(row: Array) -> tuple[Array, Array]:
-        outputs, slopes = local.slopes(sites, row, lambda outputs: jnp.eye(len(outputs), dtype=outputs.dtype))
-        found = jnp.zeros((len(outputs), len(outputs)), outputs.dtype)
+    def row_moments(row: Array) -> tuple[Array, Array]:
+        outputs, gradients = local.slopes(sites, row, lambda outputs: jnp.eye(len(outputs), dtype=outputs.dtype))
+        total = jnp.zeros((len(outputs), len(outputs)), outputs.dtype)
         for part, block in zip(parts, covariance.blocks, strict=True):
-            found += _covariance(part, block, slopes, sites, local.size)
-        return outputs, found
+            total += _covariance(part, block, gradients, sites, local.size)
+        return outputs, total
 
-    return jax.vmap(one)(x)
+    return jax.vmap(row_moments)(x)
 
 
-def _covariance(part: Any, block: Any, slopes: Slopes, sites: Sites, size: int) -> Array:
-    """What one block adds to the covariance of the outputs of a row."""
+def _covariance(part: Any, block: Any, gradients: Slopes, sites: Sites, size: int) -> Array:
+    """The contribution of one block to the covariance of a row's outputs."""
     if isinstance(block, Kronecker):
-        return block.covariance(*slopes.matrix(part))
+        return block.covariance(*gradients.matrix(part))
     if isinstance(block, Diagonal) and part.group is not None:
-        return kronecker_covariance(*slopes.matrix(part), block.diagonal())
-    rows = slopes.rows(sites, part.index.ravel(), size)
+        return kronecker_covariance(*gradients.matrix(part), block.diagonal())
+    rows = gradients.rows(sites, part.index.ravel(), size)
     return block.covariance(rows) if isinstance(block, Spectral) else (rows * block.diagonal()[None]) @ rows.T

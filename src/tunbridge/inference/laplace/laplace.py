@@ -1,4 +1,4 @@
-"""Laplace's method: a normal distribution around the mode, and the evidence that comes with it."""
+"""The Laplace approximation: a normal distribution around the mode, and its evidence."""
 
 import dataclasses
 from typing import Self, cast
@@ -28,9 +28,9 @@ from tunbridge.predict.links import Link, Quadrature
 from tunbridge.runtime.loop import Options
 
 _ROUNDS = 2
-"""How often scales are tuned within a budget; in each round the mode is looked for up to three times."""
+"""Rounds of tuning within a budget; in each round the mode is searched for up to three times."""
 _MOST_FULL = 1500
-"""The most rows of a root, or weights, for which the whole matrix is kept unless told."""
+"""The most weights, or rows of a root, for which `Full` is the default structure."""
 
 
 class Laplace(Method):
@@ -41,25 +41,25 @@ class Laplace(Method):
         p(w \mid y) \approx N(\hat w, (H + V^{-1})^{-1}), \qquad
         H = - \sum_n \nabla^2 \log p(y_n \mid x_n, \hat w)
 
-    The prior's precision :math:`V^{-1}` enters once. The posterior is `Linearised`; its `gaussian` is the same
-    distribution of weights for predictions through the network itself. Unknown noise and prior scales maximise the
-    evidence, and the mode is found again for them.
+    The prior precision :math:`V^{-1}` enters once. The posterior is `Linearised`; its `gaussian` is the same
+    distribution of weights, with predictions through the network itself. Unknown noise and prior scales maximise the
+    evidence, and the mode is then found again.
 
     Parameters
     ----------
     curvature
         H, from `tunbridge.curvatures`: `GGN`, `Fisher`, `EmpiricalFisher`, `Hessian`.
     structure
-        What is kept of it, from `tunbridge.structures`; None is `Full` for small problems, `Kronecker` for others.
+        How H is approximated, from `tunbridge.structures`; None is `Full` for small problems, `Kronecker` for others.
     subset
-        Which weights are random, from `tunbridge.subsets`.
+        Which weights are random, from `tunbridge.subsets`; the others stay at the mode.
     point
         How the mode is found; None takes the weights that `fit` is given as ``init=``, and trains nothing.
     tune
-        How unknown noise and prior scales are found: "evidence", "online" (while training), "validation", an object of
+        How unknown noise and prior scales are tuned: "evidence", "online" (while training), "validation", an object of
         `tunbridge.tuning`, or None, which leaves them where the point estimate has them.
     damping
-        Precision that is added to every weight, in units of its prior precision.
+        Precision added to every weight, in units of its prior precision.
     link
         From normal outputs to class probabilities, from `tunbridge.links`.
     """
@@ -81,14 +81,17 @@ class Laplace(Method):
             "link": Link,
         }
         for name, kind in kinds.items():
-            if not isinstance(given := getattr(self, name), kind):
-                where = "tb.MAP() or None" if name == "point" else f"an object of tunbridge.{_ROOMS[name]}"
-                raise InputError(f"{name}= as {where}", repr(given)[:60], "Write tb.Laplace() for the defaults.")
+            if not isinstance(value := getattr(self, name), kind):
+                where = "tb.MAP() or None" if name == "point" else f"an object of tunbridge.{_MODULES[name]}"
+                raise InputError(f"{name}= as {where}", repr(value)[:60], "Write tb.Laplace() for the defaults.")
         if self.damping < 0:
             raise InputError("damping of at least 0", f"{self.damping}", "Use 0, or a small number.")
 
     def within(self, gradients: int, rows: int) -> Self:
-        """A quarter for the mode: tuning looks for it again up to six times, with half as many steps."""
+        """Return the method with a quarter of the budget for the mode if scales are tuned by the evidence.
+
+        Tuning searches for the mode up to six more times, with half as many steps. Otherwise the mode gets all.
+        """
         if self.point is None:
             return self
         if not isinstance(self.tune, Evidence):
@@ -97,33 +100,33 @@ class Laplace(Method):
         return dataclasses.replace(self, point=point, tune=dataclasses.replace(self.tune, rounds=_ROUNDS))
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """Those of the steps, and for each time the curvature was measured one of all rows."""
+        """Number of per-row gradients: those of the steps, plus one pass over all rows per measured curvature."""
         curve = posterior.gaussian.curve if isinstance(posterior, Linearised) else None
         return super().gradients_spent(steps, posterior, rows) + len(curve["log_evidence"] if curve else ()) * rows
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Modes first, then the curvature around each."""
+        """Return `size` posteriors: finds all modes first, then the curvature around each."""
         model = model.marginal()
         self._refuse(model, data)
         pair = keys.split(key)
         points = self._points(model, data, keys.one(pair, 0), size, options)
-        rows, each = scored(model, data), keys.split(keys.one(pair, 1), size)
-        found: list[Posterior] = []
+        rows, course_keys = scored(model, data), keys.split(keys.one(pair, 1), size)
+        posteriors: list[Posterior] = []
         for number, point in enumerate(points):
-            course = Course(self, point.model, rows, keys.one(each, number), options, number)
-            found.append(course.finish(cast(Point, point)))
-        return found
+            course = Course(self, point.model, rows, keys.one(course_keys, number), options, number)
+            posteriors.append(course.finish(cast(Point, point)))
+        return posteriors
 
     def _refuse(self, model: Model, data: Data | Stream) -> None:
-        """InputError, before anything is computed, where the curvature or the prior cannot be had."""
+        """Raise InputError, before anything is computed, if curvature, prior or tuning cannot be used with this fit."""
         local = _blank(model, self.subset)
-        jax.eval_shape(lambda one: one.variances(one.params.scales), local)
+        jax.eval_shape(lambda at_mode: at_mode.variances(at_mode.params.scales), local)
         self.structured(local, data.num).check(local, self.curvature, data.num)
         if isinstance(self.tune, Validation) and isinstance(data, Stream):
             raise InputError("rows in memory for tuning by validation", "a stream", 'Use tune="evidence".')
 
     def structured(self, local: Local, rows: int) -> Structure:
-        """The structure as told, or by the size of the problem."""
+        """Return the chosen structure, or the default for a problem of this size."""
         if self.structure is not None:
             return self.structure
         num = int(local.chosen(local.sites).sum())
@@ -141,16 +144,16 @@ class Laplace(Method):
         return method.posteriors(model, data, key, size, options.within("mode"))
 
 
-_ROOMS = {"curvature": "curvatures", "structure": "structures", "subset": "subsets", "link": "links"}
+_MODULES = {"curvature": "curvatures", "structure": "structures", "subset": "subsets", "link": "links"}
 
 
 def _blank(model: Model, subset: Subset) -> Local:
-    """The shapes of a model at some mode."""
+    """A `Local` of shapes only, for checks before the mode is known."""
 
-    def made() -> Params:
+    def params() -> Params:
         blank = model.example()
         weights = model.network.init(jax.random.key(0), jnp.zeros(blank.shape, blank.dtype))
         scales = model.prior.median_scales(weights, model.network.layout(weights))
         return Params(weights, scales, model.likelihood.median_noise())
 
-    return Local(model, jax.eval_shape(made), subset)
+    return Local(model, jax.eval_shape(params), subset)

@@ -1,4 +1,4 @@
-"""A network near its mode: gradients of rows, summed over the data block by block."""
+"""A model at its mode: per-row gradients in the weights, and sums over the data block by block."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -26,45 +26,45 @@ from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import Subset
 
 _BLOCK_NUMBERS = 2**24
-"""How many numbers the gradients of a block of rows may hold."""
+"""The most values that the gradients of a block of rows may hold."""
 _MOST_ROWS = 4096
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Part:
-    """What one block of a structure covers: some rows of a group's matrix, or weights by their numbers."""
+    """The weights that one block of a structure covers: some rows of a group's matrix, or weights by index."""
 
     index: np.ndarray
-    """The numbers of its weights: (inputs, outputs), or (weights,)."""
+    """Flat indices of its weights: (inputs, outputs), or (weights,)."""
     group: int | None = None
     rows: slice = dataclasses.field(default_factory=lambda: slice(None))
-    """Which rows of the group's matrix."""
+    """The rows of the group's matrix that it covers."""
 
 
 class Slopes(NamedTuple):
-    """The derivative of combinations of one row's outputs by the weights, in parts."""
+    """The gradients of combinations of one row's outputs in the weights, stored by group."""
 
     activations: list[Array]
     cotangents: list[Array]
     rest: Array
 
     def matrix(self, part: Part) -> tuple[Array, Array]:
-        """What makes up a part of a group: (positions, inputs) and (combinations, positions, outputs)."""
+        """Return activations (positions, inputs) and cotangents (combinations, positions, outputs) of a part."""
         return self.activations[part.group or 0][:, part.rows], self.cotangents[part.group or 0]
 
     def rows(self, sites: Sites, index: np.ndarray, num: int) -> Array:
-        """The derivative by weights of these numbers, (combinations, weights)."""
+        """Return the gradients in the weights at these flat indices, (combinations, weights)."""
         place = np.full(num, -1)
         place[index] = np.arange(len(index))
-        found = jnp.zeros((self.rest.shape[0], len(index)), self.rest.dtype)
-        own = place[sites.rest]
-        found = found.at[:, own[own >= 0]].set(self.rest[:, own >= 0])
+        gradients = jnp.zeros((self.rest.shape[0], len(index)), self.rest.dtype)
+        columns = place[sites.rest]
+        gradients = gradients.at[:, columns[columns >= 0]].set(self.rest[:, columns >= 0])
         for group, a, g in zip(sites.groups, self.activations, self.cotangents, strict=True):
-            own = place[group.index.ravel()]
-            if (own >= 0).any():
+            columns = place[group.index.ravel()]
+            if (columns >= 0).any():
                 outer = jnp.einsum("pi,kpj->kij", a, g).reshape(len(g), -1)
-                found = found.at[:, own[own >= 0]].set(outer[:, own >= 0].astype(found.dtype))
-        return found
+                gradients = gradients.at[:, columns[columns >= 0]].set(outer[:, columns >= 0].astype(gradients.dtype))
+        return gradients
 
 
 class Local(Module):
@@ -72,54 +72,54 @@ class Local(Module):
 
     model: Model
     params: Params
-    """With the network's own weights, not the prior's raw coordinates."""
+    """Parameters with the network's own weights, not the prior's raw coordinates."""
     subset: Subset
 
     @staticmethod
     def at(model: Model, params: Params, subset: Subset) -> "Local":
-        """From parameters in the prior's raw coordinates."""
+        """Return the model at parameters given in the prior's raw coordinates."""
         return Local(model, params._replace(weights=_weights(model, params)), subset)
 
     @property
     def weights(self) -> PyTree:
-        """The network's."""
+        """The network's own weights."""
         return self.params.weights
 
     @property
     def size(self) -> int:
-        """How many weights there are in all."""
+        """Number of weights."""
         return size(self.params.weights)
 
     @property
     def sites(self) -> Sites:
-        """Where its weights meet data."""
+        """The places in the network's program where its weights are used."""
         return places.find(self.model.network.apply, self.params.weights, self.model.inputs)
 
     def variances(self, scales: PyTree) -> Array:
-        """Of the prior, one a weight."""
+        """Return the prior variance of each weight at these scales, as one vector."""
         raw = self.model.prior.raw(self.weights, scales, layout := self.model.network.layout(self.params.weights))
         return ravel_pytree(self.model.prior.variances(raw, scales, layout))[0]
 
     def chosen(self, sites: Sites) -> np.ndarray:
-        """Which weights are random, as a mask."""
+        """Return a mask of the weights that are random."""
         return self.subset.chosen(self.params.weights, sites)
 
     def slopes(self, sites: Sites, x: Array, combine: Callable[[Array], Array]) -> tuple[Array, Slopes]:
-        """Outputs at one row, and the gradients of combinations (combinations, outputs) of them."""
+        """Return the outputs at one row, and the gradients of the (combinations, outputs) that `combine` gives."""
         evaluation = Evaluation(sites, self.weights, x)
         return evaluation.outputs, Slopes(evaluation.activations, *evaluation.cotangents(combine(evaluation.outputs)))
 
     def curved(self, sites: Sites, curvature: Outer, key: Key, batch: Data) -> Slopes:
-        """The gradients of each row's columns of a curvature, weighted, with a leading axis of rows."""
+        """Return each row's curvature columns pulled back to the weights, weighted, with a leading axis of rows."""
         likelihood, noise = self.model.likelihood, self.params.noise
 
-        def one(key_row: Key, x: Array, y: Array, w: Array) -> Slopes:
+        def pulled_back(key_row: Key, x: Array, y: Array, w: Array) -> Slopes:
             def combine(outputs: Array) -> Array:
                 return jnp.sqrt(w) * curvature.columns(key_row, likelihood, outputs[None], y[None], noise)[0].T
 
             return self.slopes(sites, x, combine)[1]
 
-        return jax.vmap(one)(jax.random.split(key, batch.num), batch.x, batch.y, batch.weights)
+        return jax.vmap(pulled_back)(jax.random.split(key, batch.num), batch.x, batch.y, batch.weights)
 
 
 @once
@@ -128,24 +128,24 @@ def _weights(model: Model, params: Params) -> PyTree:
 
 
 def blocks(data: Data | Stream, most: int) -> Iterator[Data]:
-    """All rows once, in blocks of one size, filled up with rows of weight 0."""
+    """Yield all rows once, in blocks of one size, padded with rows of weight 0."""
     if isinstance(data, Stream):
         for x, y in data.make(0):
             yield from blocks(Data(x, y), most)
         return
     num = min(most, capacity_for(data.num))
     weights = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
-    for own in row_blocks(data.num, num):
-        x, y = (filled(np.asarray(leaf)[own], num) for leaf in (data.x, data.y))
+    for rows in row_blocks(data.num, num):
+        x, y = (filled(np.asarray(leaf)[rows], num) for leaf in (data.x, data.y))
         weight = np.zeros(num, jax.dtypes.canonicalize_dtype(float))
-        weight[: own.stop - own.start] = weights[own]
+        weight[: rows.stop - rows.start] = weights[rows]
         yield data.with_rows(x, y, weight)
 
 
 def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numbers: int, *rest: Any) -> Any:
-    """The sum of ``function(local, key, batch, *rest)`` over all rows, in float64.
+    """Return the sum of ``function(local, key, batch, *rest)`` over all rows, in float64.
 
-    `numbers` is how many it makes of a row: blocks are that much smaller.
+    `numbers` is how many values the function makes per row, which limits the size of blocks.
     """
     most = int(np.clip(_BLOCK_NUMBERS // max(numbers, 1), 1, _MOST_ROWS))
     total = None
@@ -158,7 +158,7 @@ def summed(function: Callable, local: Local, data: Data | Stream, key: Key, numb
 
 
 def scored(model: Model, data: Data | Stream) -> Data | Stream:
-    """The rows as the likelihood scores them."""
+    """Return the rows with targets in the form that the likelihood scores."""
     if isinstance(data, Data):
         return Data(data.x, model.likelihood.check(data.y), data.weight)
     make, check = data.make, model.likelihood.check
@@ -167,19 +167,19 @@ def scored(model: Model, data: Data | Stream) -> Data | Stream:
 
 @by_shape
 def num_outputs(local: Local) -> int:
-    """Of the network."""
+    """Number of outputs of the network."""
     return jax.eval_shape(local.model.outputs, local.params, local.model.example()).shape[-1]
 
 
 @by_shape
 def row_numbers(local: Local, curvature: Curvature, structure: Any) -> int:
-    """How many numbers the gradients of one row are, as far as a structure asks for them."""
+    """Number of values that the gradients of one row hold, in the form that a structure uses."""
     columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else 1
     sites = local.sites
 
-    def one(local: Local, x: Array) -> Slopes:
+    def row_gradients(local: Local, x: Array) -> Slopes:
         return local.slopes(sites, x, lambda outputs: jnp.ones((columns, len(outputs)), outputs.dtype))[1]
 
-    slopes = jax.eval_shape(one, local, local.model.inputs)
+    gradients = jax.eval_shape(row_gradients, local, local.model.inputs)
     groups = {part.group for part in structure.parts(local, sites) if part.group is not None}
-    return size(([(slopes.activations[i], slopes.cotangents[i]) for i in groups], slopes.rest))
+    return size(([(gradients.activations[i], gradients.cotangents[i]) for i in groups], gradients.rest))

@@ -1,4 +1,4 @@
-"""The mode of the weights at noise and prior scales that are given."""
+"""The mode of the weights at fixed noise and prior scales."""
 
 import dataclasses
 from typing import Any
@@ -21,35 +21,35 @@ from tunbridge.runtime.loop import Trace, Train
 
 
 class Mode(Iterative):
-    """The most probable weights where noise and prior scales are what they are: nothing is measured.
+    """The mode of the weights with noise and prior scales fixed at their values in the start.
 
-    Its steps are those of `MAP` after the noise is measured, so that one compiled program serves both.
+    Its steps are those of `MAP` after the noise is measured, so both share one compiled program.
     """
 
     point: MAP
-    """With as many steps before these, to be left out, where it would measure the noise."""
+    """Has twice the steps if the noise is unknown: the first half, which would measure the noise, is skipped."""
     train: Train
     noisy: bool = eqx.field(static=True)
-    """Whether the noise is one of the model's unknowns."""
+    """Whether the model has unknown noise."""
 
     @staticmethod
     def of(point: MAP, train: Train, noisy: bool) -> "Mode":
-        """By the optimiser of a point estimate."""
+        """Return the method with the optimiser of a point estimate."""
         whole = dataclasses.replace(train, steps=2 * train.steps) if noisy else train
         return Mode(dataclasses.replace(point, train=whole), train, noisy)
 
     @property
     def duration(self) -> Train:
-        """How long it trains."""
+        """The steps and batch size of training."""
         return self.train
 
     @property
     def stepper(self) -> MAP:
-        """The point estimate."""
+        """The point estimate, whose compiled program is used."""
         return self.point
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> DescentState:
-        """The point estimate's state at the moment when its noise is measured."""
+        """Return the point estimate's state as it is just after the noise is measured."""
         fresh = self.point.init(key, target, params._replace(noise=()), batch, warmup)
         measure: PyTree = ()
         if params.noise:
@@ -59,11 +59,11 @@ class Mode(Iterative):
         return strong(fresh._replace(params=params, step=step, measure=measure))
 
     def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Any]:
-        """The point estimate's."""
+        """Take a step of the point estimate."""
         return self.point.step(key, target, state, batch)
 
     def keep(self, target: Target, state: DescentState) -> PyTree:
-        """Nothing: the last state is what counts."""
+        """Store nothing: only the last state is used."""
         return ()
 
     def done(self, state: DescentState) -> bool | Array:
@@ -71,6 +71,6 @@ class Mode(Iterative):
         return self.point.done(state)
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """A point at the last state."""
+        """Return the point estimate at the last state."""
         (trace,) = traces
         return Point(model, key, trace.state.params)

@@ -1,4 +1,4 @@
-"""Sums over a block of rows that structures are built from, each compiled once."""
+"""Sums over a block of rows from which structures are built, each compiled once."""
 
 from functools import partial
 from typing import Any
@@ -19,32 +19,32 @@ from tunbridge.model.networks.programs.sites import Sites
 
 @once
 def jacobian(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
-    """The gradients of each row's columns by the weights of each part, (rows, columns, weights)."""
+    """Return each row's columns pulled back to the weights, J^T C, per part: (rows, columns, weights)."""
     sites = local.sites
-    slopes = local.curved(sites, curvature, key, batch)
+    gradients = local.curved(sites, curvature, key, batch)
     parts = structure.parts(local, sites)
-    return [jax.vmap(lambda s, part=part: s.rows(sites, part.index.ravel(), local.size))(slopes) for part in parts]
+    return [jax.vmap(lambda s, part=part: s.rows(sites, part.index.ravel(), local.size))(gradients) for part in parts]
 
 
 @once
 def gram(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
-    """The sum of outer products of `jacobian`, (weights, weights) a part."""
+    """Return the sum over rows of outer products of `jacobian`, (weights, weights) per part."""
     flat = [rows.reshape(-1, rows.shape[-1]) for rows in jacobian(local, key, batch, curvature, structure)]
     return [rows.T @ rows for rows in flat]
 
 
 @once
 def squares(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any) -> list[Array]:
-    """The diagonal of each part of the curvature, of the shape of the part."""
+    """Return the diagonal of each part of the curvature, of the shape of the part."""
     sites = local.sites
-    slopes = local.curved(sites, curvature, key, batch)
-    return [_square(local, sites, part, slopes) for part in structure.parts(local, sites)]
+    gradients = local.curved(sites, curvature, key, batch)
+    return [_square(local, sites, part, gradients) for part in structure.parts(local, sites)]
 
 
-def _square(local: Local, sites: Sites, part: Part, slopes: Slopes) -> Array:
+def _square(local: Local, sites: Sites, part: Part, gradients: Slopes) -> Array:
     if part.group is None:
-        return jnp.sum(jax.vmap(lambda s: s.rows(sites, part.index, local.size))(slopes) ** 2, axis=(0, 1))
-    a, g = jax.vmap(lambda s: s.matrix(part))(slopes)
+        return jnp.sum(jax.vmap(lambda s: s.rows(sites, part.index, local.size))(gradients) ** 2, axis=(0, 1))
+    a, g = jax.vmap(lambda s: s.matrix(part))(gradients)
     return _weighted_squares(a, g)
 
 
@@ -53,26 +53,26 @@ def _weighted_squares(a: Array, g: Array) -> Array:
     if a.shape[1] == 1:
         return (a[:, 0] ** 2).T @ jnp.sum(g[:, :, 0] ** 2, axis=1)
 
-    def one(total: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
+    def add_row(total: Array, row: tuple[Array, Array]) -> tuple[Array, None]:
         outer = jnp.einsum("pi,kpj->kij", *row)
         return total + jnp.sum(outer**2, axis=0), None
 
-    return jax.lax.scan(one, jnp.zeros((a.shape[-1], g.shape[-1]), a.dtype), (a, g))[0]
+    return jax.lax.scan(add_row, jnp.zeros((a.shape[-1], g.shape[-1]), a.dtype), (a, g))[0]
 
 
 @partial(once, static_argnames="reduce")
 def factors(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any, reduce: bool) -> list:
-    """For each part of a group (sum of a a^T, sum of g g^T, how many positions); for others the diagonal."""
+    """Return (sum of a a^T, sum of g g^T, number of positions) for each part of a group; the diagonal for others."""
     sites = local.sites
-    slopes = local.curved(sites, curvature, key, batch)
-    found: list = []
+    gradients = local.curved(sites, curvature, key, batch)
+    sums: list = []
     for part in structure.parts(local, sites):
         if part.group is None:
-            found.append(_square(local, sites, part, slopes))
+            sums.append(_square(local, sites, part, gradients))
         else:
-            a, g = jax.vmap(lambda s, part=part: s.matrix(part))(slopes)
-            found.append(_factors(a, g, batch.weights, reduce))
-    return found
+            a, g = jax.vmap(lambda s, part=part: s.matrix(part))(gradients)
+            sums.append(_factors(a, g, batch.weights, reduce))
+    return sums
 
 
 def _factors(a: Array, g: Array, weight: Array, reduce: bool) -> tuple[Array, Array, Array]:
@@ -86,30 +86,30 @@ def _factors(a: Array, g: Array, weight: Array, reduce: bool) -> tuple[Array, Ar
 
 @once
 def projections(local: Local, key: Key, batch: Data, curvature: Outer, structure: Any, blocks: tuple) -> list[Array]:
-    """Squared gradients along the eigenvectors of Kronecker blocks."""
+    """Return the sum over rows of squared gradients along the eigenvectors of each Kronecker block."""
     sites = local.sites
-    slopes = local.curved(sites, curvature, key, batch)
-    found = []
+    gradients = local.curved(sites, curvature, key, batch)
+    sums = []
     for part, block in zip(structure.parts(local, sites), blocks, strict=True):
         if isinstance(block, Kronecker):
-            a, g = jax.vmap(lambda s, part=part: s.matrix(part))(slopes)
-            found.append(
+            a, g = jax.vmap(lambda s, part=part: s.matrix(part))(gradients)
+            sums.append(
                 _weighted_squares(
                     (a * block.row_scale[None, None]) @ block.rows,
                     (g * block.column_scale[None, None, None]) @ block.columns,
                 )
             )
-    return found
+    return sums
 
 
 @once
 def product(local: Local, key: Key, batch: Data, curvature: Curvature, v: Array) -> Array:
-    """The curvature of a block of rows times v, over all weights."""
-    flat, back = ravel_pytree(local.weights)
+    """Return the curvature of a block of rows times the vector v, over all weights."""
+    flat, unravel = ravel_pytree(local.weights)
     likelihood, noise, apply = local.model.likelihood, local.params.noise, local.model.network.apply
 
     def outputs(w: Array) -> Array:
-        return apply(back(w), batch.x)
+        return apply(unravel(w), batch.x)
 
     if not isinstance(curvature, Outer):
 
@@ -120,20 +120,20 @@ def product(local: Local, key: Key, batch: Data, curvature: Curvature, v: Array)
     f, tangent = jax.jvp(outputs, (flat,), (v,))
     keys = jax.random.split(key, batch.num)
     columns = jax.vmap(lambda k, o, y: curvature.columns(k, likelihood, o[None], y[None], noise)[0])(keys, f, batch.y)
-    bent = jnp.einsum("nok,nqk,nq->no", columns, columns, tangent * batch.weights[:, None])
-    return jax.vjp(outputs, flat)[1](bent)[0]
+    cotangent = jnp.einsum("nok,nqk,nq->no", columns, columns, tangent * batch.weights[:, None])
+    return jax.vjp(outputs, flat)[1](cotangent)[0]
 
 
 @once
 def hessian_rows(local: Local, key: Key, batch: Data, curvature: Curvature, numbers: Array) -> Array:
-    """Some rows of the exact Hessian, (len(numbers), weights)."""
+    """Return some rows of the exact Hessian, (len(numbers), weights)."""
     basis = jnp.zeros((len(numbers), local.size)).at[jnp.arange(len(numbers)), numbers].set(1.0)
     return jax.lax.map(lambda v: product(local, key, batch, curvature, v), basis)
 
 
 @once
 def gradient_change(local: Local, key: Key, batch: Data, tangent: PyTree) -> Array:
-    """How the gradient by the weights changes along a change of the noise."""
+    """Return the derivative of the gradient in the weights along a change of the noise."""
 
     def at(noise: PyTree) -> Array:
         return gradient(Local(local.model, local.params._replace(noise=noise), local.subset), key, batch)
@@ -143,11 +143,11 @@ def gradient_change(local: Local, key: Key, batch: Data, tangent: PyTree) -> Arr
 
 @once
 def gradient(local: Local, _: Key, batch: Data) -> Array:
-    """Of the log likelihood of a block of rows, by the weights."""
-    flat, back = ravel_pytree(local.weights)
+    """Return the gradient of the log likelihood of a block of rows in the weights."""
+    flat, unravel = ravel_pytree(local.weights)
 
     def total(w: Array) -> Array:
-        f = local.model.network.apply(back(w), batch.x)
+        f = local.model.network.apply(unravel(w), batch.x)
         return jnp.sum(batch.weights * local.model.likelihood.distribution(f, local.params.noise).log_prob(batch.y))
 
     return jax.grad(total)(flat)

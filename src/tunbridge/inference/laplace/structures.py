@@ -1,4 +1,4 @@
-"""What is kept of a curvature: all of it, its diagonal, blocks, Kronecker factors, or its leading eigenvectors."""
+"""Structured approximations of a curvature: full, diagonal, block-diagonal, Kronecker-factored, low-rank."""
 
 import abc
 from collections.abc import Callable
@@ -26,141 +26,141 @@ from tunbridge.model.networks import layout as axes
 from tunbridge.model.networks.programs.sites import Sites
 
 _HESSIAN_ROWS = 64
-"""How many rows of an exact Hessian are computed at once."""
+"""Number of rows of an exact Hessian that are computed at once."""
 _NEGLIGIBLE = 1e-12
-"""Eigenvalues below this share of the largest are rounding."""
+"""Eigenvalues below this share of the largest are rounding errors."""
 
 
 class Facts(NamedTuple):
-    """What a reader should know of how blocks came about."""
+    """Remarks on the approximations made in building blocks."""
 
     least: float = 0.0
-    """The least eigenvalue before negative ones were clipped, in units of the prior precision."""
+    """The smallest eigenvalue before negative ones were clipped, in units of the prior precision."""
     clipped: int = 0
-    """How many were negative."""
+    """Number of negative eigenvalues."""
     inseparable: float = 0.0
-    """The largest deviation of log prior variances from a product of rows and columns, where Kronecker needs one."""
+    """Largest deviation of log prior variances from a sum over rows and columns, which Kronecker blocks need."""
 
     def joined(self, other: "Facts") -> "Facts":
-        """Both."""
+        """Return the worst of both, with clipped eigenvalues added up."""
         return Facts(
             min(self.least, other.least), self.clipped + other.clipped, max(self.inseparable, other.inseparable)
         )
 
 
 class Measured(NamedTuple):
-    """A curvature as a structure keeps it, in float64, and what it covers."""
+    """A curvature in the form that a structure stores, in float64, and the weights it covers."""
 
     parts: list[Part]
     sums: list[Any]
-    """For each part a matrix, the rows of a root, a diagonal, or Kronecker factors."""
+    """For each part a matrix, the rows of a square root, a diagonal, or Kronecker factors."""
 
 
 class Structure(Module):
-    """How much of a curvature is kept."""
+    """A structured approximation of a curvature."""
 
     @abc.abstractmethod
     def parts(self, local: Local, sites: Sites) -> list[Part]:
-        """What its blocks cover."""
+        """Return the weights that each of its blocks covers."""
 
     @abc.abstractmethod
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
-        """The curvature of minus the log likelihood at the mode."""
+        """Return the curvature of minus the log likelihood at the mode, summed over all rows."""
 
     @abc.abstractmethod
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
-        """One part with these prior variances (of all weights)."""
+        """Return the block of one part, given prior variances of all weights."""
 
     def log_det(self, measured: Measured, variances: np.ndarray) -> float:
-        """Log det of I + H~ with these prior variances (of all weights)."""
-        found, _ = blocks(self, measured, variances, lambda _: True)
-        return float(_determinant(found, np.asarray(variances, jax.dtypes.canonicalize_dtype(float))))
+        """Return the log determinant of I + H~, given prior variances of all weights."""
+        covariance_blocks, _ = blocks(self, measured, variances, lambda _: True)
+        return float(_determinant(covariance_blocks, np.asarray(variances, jax.dtypes.canonicalize_dtype(float))))
 
     def num_bytes(self, local: Local, sites: Sites, rows: int, columns: int) -> int:
-        """How much memory its largest arrays take at once."""
+        """Bytes that its largest arrays take at once."""
         return 0
 
     def check(self, local: Local, curvature: Curvature, rows: int) -> None:
-        """InputError where it cannot be had, before anything is computed."""
+        """Raise InputError, before anything is computed, if it does not fit in memory or the subset is impossible."""
         columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else local.size
         sites = local.sites
         local.chosen(sites)
-        needed, there = self.num_bytes(local, sites, rows, columns), memory.available()
-        if needed > there:
+        needed, available = self.num_bytes(local, sites, rows, columns), memory.available()
+        if needed > available:
             raise InputError(
-                f"a curvature that fits in {there / 1e9:.1f} GB of memory",
+                f"a curvature that fits in {available / 1e9:.1f} GB of memory",
                 f"{type(self).__name__}, which takes {needed / 1e9:.1f} GB for {local.size:,} weights",
                 "Use structures.Kronecker() or structures.Diagonal(), or subset=subsets.LastLayer().",
             )
 
 
 class _Dense(Structure):
-    """Whole matrices, one or several: as the rows of a root where these are fewer than weights."""
+    """One or several dense matrices, stored as the rows of a square root if these are fewer than the weights."""
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
-        """Matrices, or rows of their roots."""
+        """Return matrices, or rows of their square roots."""
         parts = parts_of(self, local)
         if not isinstance(curvature, Outer):
             return Measured(parts, _hessian(local, curvature, data, key, parts))
         columns = curvature.num_columns(num_outputs(local))
         if data.num * columns < min(len(part.index) for part in parts):
             rows = _joined(local, curvature, data, key, columns, self)
-            return Measured(parts, [("rows", one) for one in rows])
+            return Measured(parts, [("rows", total) for total in rows])
         sums = summed(products.gram, local, data, key, columns * local.size, curvature, self)
-        return Measured(parts, [("matrix", one) for one in sums])
+        return Measured(parts, [("matrix", total) for total in sums])
 
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
-        """Eigenvectors of the whitened matrix."""
+        """Return a block of the whitened matrix's eigenvectors."""
         kind, values = total
         scale = np.sqrt(variances[part.index])
         if kind == "rows":
             return _from_rows(part, values * scale, scale, uniform), Facts()
-        found, vectors = linalg.eigh(scale[:, None] * values * scale)
-        return _spectral(part, scale, vectors, np.maximum(found, 0.0), uniform), _negative(found)
+        eigenvalues, vectors = linalg.eigh(scale[:, None] * values * scale)
+        return _spectral(part, scale, vectors, np.maximum(eigenvalues, 0.0), uniform), _negative(eigenvalues)
 
     def log_det(self, measured: Measured, variances: np.ndarray) -> float:
-        """From the eigenvalues of the whitened matrices, which need no eigenvectors."""
+        """Return log det of I + H~ from the eigenvalues of the whitened matrices; eigenvectors are not computed."""
         total = 0.0
         for part, (kind, values) in zip(measured.parts, measured.sums, strict=True):
             scale = np.sqrt(variances[part.index])
             rows = values * scale
-            found = linalg.eigvalsh(rows @ rows.T if kind == "rows" else scale[:, None] * rows)
-            total += float(np.log1p(np.maximum(found, 0.0)).sum())
+            eigenvalues = linalg.eigvalsh(rows @ rows.T if kind == "rows" else scale[:, None] * rows)
+            total += float(np.log1p(np.maximum(eigenvalues, 0.0)).sum())
         return total
 
     def num_bytes(self, local: Local, sites: Sites, rows: int, columns: int) -> int:
-        """Three copies in float64 of the largest matrix, or of its rows."""
+        """Bytes of three float64 copies of the largest matrix, or of its rows."""
         largest = max(len(part.index) for part in self.parts(local, sites))
         return 3 * 8 * min(largest, max(rows * columns, 1)) * largest
 
 
 class Full(_Dense):
-    """All of it: every weight with every other."""
+    """The full curvature matrix over all random weights."""
 
     def parts(self, local: Local, sites: Sites) -> list[Part]:
-        """All weights that are random, together."""
+        """Return all random weights as one part."""
         return [Part(np.flatnonzero(local.chosen(sites)))]
 
 
 class BlockDiagonal(_Dense):
-    """Whole within a layer, nothing between layers."""
+    """A dense block per layer, with no curvature between layers."""
 
     def parts(self, local: Local, sites: Sites) -> list[Part]:
-        """One per layer."""
+        """Return one part per layer."""
         layout = local.model.network.layout(local.params.weights)
         sizes = [int(np.prod(leaf.shape)) for _, leaf in flatten_with_paths(local.params.weights)]
         names, chosen = np.repeat(axes.layers(layout), sizes), local.chosen(sites)
-        wanted = [np.flatnonzero((names == name) & chosen) for name in dict.fromkeys(names.tolist())]
-        return [Part(index) for index in wanted if len(index)]
+        indices = [np.flatnonzero((names == name) & chosen) for name in dict.fromkeys(names.tolist())]
+        return [Part(index) for index in indices if len(index)]
 
 
 class LowRank(Structure):
-    """Its leading eigenvectors in units of the prior, found by Lanczos iterations; nothing is built.
+    """The leading eigenvectors in units of the prior, by Lanczos iterations, without building the matrix.
 
     Parameters
     ----------
     rank
-        How many.
+        Number of eigenvectors.
     """
 
     rank: int = eqx.field(static=True, default=50)
@@ -170,11 +170,11 @@ class LowRank(Structure):
             raise InputError("a rank of at least 1", f"{self.rank}", "Try structures.LowRank(50).")
 
     def parts(self, local: Local, sites: Sites) -> list[Part]:
-        """All weights that are random, together."""
+        """Return all random weights as one part."""
         return [Part(np.flatnonzero(local.chosen(sites)))]
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
-        """The rows of a root, one an eigenvector."""
+        """Return the rows of a square root, one per eigenvector."""
         (part,) = parts_of(self, local)
         scale, num = np.sqrt(variances[part.index]), len(part.index)
 
@@ -189,58 +189,58 @@ class LowRank(Structure):
             raise InputError(f"a rank below the {num - 1} of this matrix", f"{self.rank}", "Use structures.Full().")
         operator = LinearOperator((num, num), matvec=whitened, dtype=np.float64)
         values, vectors = eigsh(operator, k=self.rank, which="LA", v0=first, tol=1e-6)
-        kept = np.maximum(values, 0.0)
-        return Measured([part], [("rows", np.sqrt(kept)[:, None] * (vectors / scale[:, None]).T)])
+        clipped = np.maximum(values, 0.0)
+        return Measured([part], [("rows", np.sqrt(clipped)[:, None] * (vectors / scale[:, None]).T)])
 
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
-        """Orthonormal vectors again, for these variances."""
+        """Return a block with eigenvectors that are orthonormal for these variances."""
         scale = np.sqrt(variances[part.index])
         return _from_rows(part, total[1] * scale, scale, uniform), Facts()
 
     def num_bytes(self, local: Local, sites: Sites, rows: int, columns: int) -> int:
-        """Three times the vectors in float64."""
+        """Bytes of three float64 copies of the eigenvectors."""
         return 3 * 8 * self.rank * local.size
 
 
 class Diagonal(Structure):
-    """The diagonal, exact."""
+    """The exact diagonal of the curvature."""
 
     def parts(self, local: Local, sites: Sites) -> list[Part]:
-        """Each group's matrix, and the rest."""
+        """Return one part per weight matrix, and one for all other weights."""
         return _by_group(local, sites)
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
-        """Squared gradients, or the diagonal of the Hessian."""
+        """Return sums of squared gradients, or the diagonal of the Hessian."""
         parts = parts_of(self, local)
         if not isinstance(curvature, Outer):
-            found = _hessian_diagonal(local, curvature, data, key)
-            return Measured(parts, [found[part.index] for part in parts])
+            diagonal = _hessian_diagonal(local, curvature, data, key)
+            return Measured(parts, [diagonal[part.index] for part in parts])
         numbers = row_numbers(local, curvature, self)
         return Measured(parts, summed(products.squares, local, data, key, numbers, curvature, self))
 
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
-        """In units of the prior."""
+        """Return a diagonal block, in units of the prior."""
         return _diagonal(part, total, variances, uniform), _negative(total * variances[part.index])
 
 
 class Kronecker(Structure):
-    r"""A Kronecker product a matrix of weights, :math:`A \otimes B`; the diagonal of what is no matrix.
+    r"""A Kronecker product :math:`A \otimes B` per weight matrix; the diagonal for all other weights.
 
-    A is the mean square of what the weights multiply, B the sum of squared gradients by what they give
+    A is the mean outer product of a matrix's inputs, B the sum of outer products of the gradients in its outputs
     :cite:p:`martens2015optimizing`. Biases are a constant input. In the basis of the eigenvectors the precision with
-    the prior is exact if prior variances are a product of rows and columns, as one scale per layer, fan-in scaling and
-    one scale per input are.
+    the prior is exact if prior variances are a product over rows and columns, as with one scale per layer, fan-in
+    scaling and one scale per input.
 
     Parameters
     ----------
     sharing
-        Of weights that are used at several positions: "expand" takes positions for rows of their own, "reduce" adds
-        their gradients up first :cite:p:`eschenhagen2023kronecker`.
+        For weights that are used at several positions: "expand" treats positions as separate rows, "reduce" first adds
+        up their gradients :cite:p:`eschenhagen2023kronecker`.
     corrected
         Replace the eigenvalues by the mean square of the gradients along the eigenvectors (EK-FAC)
         :cite:p:`george2018fast`.
     separate_bias
-        Give biases a block of their own, as laplace-torch does.
+        Give biases their own block, as laplace-torch does.
     """
 
     sharing: Literal["expand", "reduce"] = eqx.field(static=True, default="expand")
@@ -252,11 +252,11 @@ class Kronecker(Structure):
             raise InputError('sharing as "expand" or "reduce"', repr(self.sharing), "Choose one of the two.")
 
     def parts(self, local: Local, sites: Sites) -> list[Part]:
-        """Each group's matrix, and the rest."""
+        """Return one part per weight matrix, and one for all other weights."""
         return _by_group(local, sites, self.separate_bias)
 
     def check(self, local: Local, curvature: Curvature, rows: int) -> None:
-        """InputError for the exact Hessian, which is no sum of outer products."""
+        """Raise InputError for the exact Hessian, which is not a sum of outer products; else as `Structure.check`."""
         if not isinstance(curvature, Outer):
             raise InputError(
                 "a curvature of outer products for structures.Kronecker", "Hessian()", "Use curvatures.GGN()."
@@ -264,52 +264,52 @@ class Kronecker(Structure):
         super().check(local, curvature, rows)
 
     def measure(self, local: Local, curvature: Any, data: Data | Stream, variances: np.ndarray, key: Key) -> Measured:
-        """The two factors of each matrix, and eigenvalues in a second turn where they are corrected."""
+        """Return the two factors of each matrix; if corrected, with eigenvalues from a second pass over the rows."""
         parts = parts_of(self, local)
         numbers = row_numbers(local, curvature, self)
         reduce = self.sharing == "reduce"
         sums = summed(products.factors, local, data, key, numbers, curvature, self, reduce)
         if self.corrected:
-            plain = tuple(self.block(part, one, variances, True)[0] for part, one in zip(parts, sums, strict=True))
-            turned = iter(summed(products.projections, local, data, key, numbers, curvature, self, plain))
-            sums = [(*one, next(turned)) if isinstance(one, tuple) else one for one in sums]
+            plain = tuple(self.block(part, total, variances, True)[0] for part, total in zip(parts, sums, strict=True))
+            corrections = iter(summed(products.projections, local, data, key, numbers, curvature, self, plain))
+            sums = [(*total, next(corrections)) if isinstance(total, tuple) else total for total in sums]
         return Measured(parts, sums)
 
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
-        """Eigenvectors of both whitened factors."""
+        """Return a block of the eigenvectors of both whitened factors."""
         if part.group is None:
             return _diagonal(part, total, variances, uniform), Facts()
         left, right, count, *corrected = total
         logs = np.log(variances[part.index])
-        parted = linalg.separated(logs)
-        off = np.abs(logs - parted[0][:, None] - parted[1][None]).max()
-        row, column = (np.exp(0.5 * one) for one in parted)
+        log_scales = linalg.separated(logs)
+        deviation = np.abs(logs - log_scales[0][:, None] - log_scales[1][None]).max()
+        row, column = (np.exp(0.5 * values) for values in log_scales)
         a, rows = linalg.eigh(row[:, None] * left * row / count)
         b, columns = linalg.eigh(column[:, None] * right * column)
         numbers = [row, column, rows, columns, np.maximum(a, 0.0), np.maximum(b, 0.0), *corrected]
         if corrected and not uniform:
             raise InputError(
-                "one prior scale a matrix of weights with corrected=True",
-                "scales that differ within one",
+                "one prior scale per weight matrix with corrected=True",
+                "scales that differ within a matrix",
                 "Use structures.Kronecker() without the correction.",
             )
-        arrays = [jnp.asarray(one, jnp.result_type(float)) for one in numbers]
-        return linalg.Kronecker(jnp.asarray(part.index), *arrays, uniform=uniform), Facts(inseparable=float(off))
+        arrays = [jnp.asarray(values, jnp.result_type(float)) for values in numbers]
+        return linalg.Kronecker(jnp.asarray(part.index), *arrays, uniform=uniform), Facts(inseparable=float(deviation))
 
     def num_bytes(self, local: Local, sites: Sites, rows: int, columns: int) -> int:
-        """Three copies in float64 of all factors."""
+        """Bytes of three float64 copies of all factors."""
         shapes = [part.index.shape for part in self.parts(local, sites) if part.group is not None]
         return sum(3 * 8 * (inputs**2 + outputs**2) for inputs, outputs in shapes)
 
 
 @by_shape
 def parts_of(structure: Structure, local: Local) -> list[Part]:
-    """What the blocks of a structure cover; found once for networks of one kind."""
+    """Return the parts of a structure; cached by shapes."""
     return structure.parts(local, local.sites)
 
 
 def _by_group(local: Local, sites: Sites, separate_bias: bool = False) -> list[Part]:
-    """The matrices all of whose weights are random, and all other random weights."""
+    """One part per matrix whose weights are all random, and one for all other random weights."""
     chosen, parts = local.chosen(sites), []
     left = chosen.copy()
     for number, group in enumerate(sites.groups):
@@ -329,16 +329,19 @@ def _spectral(part: Part, scale: np.ndarray, vectors: np.ndarray, values: np.nda
 
 
 def _arrays(part: Part, *values: np.ndarray) -> list[jax.Array]:
-    """The numbers of a part's weights and arrays of numbers, on the device."""
-    numbers = jax.dtypes.canonicalize_dtype(float)
-    return jax.device_put([part.index.astype(np.int32), *(np.asarray(one, numbers) for one in values)])
+    """The flat indices of a part's weights, and arrays in JAX's default float dtype, on the device."""
+    dtype = jax.dtypes.canonicalize_dtype(float)
+    return jax.device_put([part.index.astype(np.int32), *(np.asarray(array, dtype) for array in values)])
 
 
 def _from_rows(part: Part, rows: np.ndarray, scale: np.ndarray, uniform: bool) -> Block:
-    """From rows R of a root, H~ = R^T R, by the eigenvectors of R R^T; 0 for those of no size, so that shapes stay."""
-    values, turned = linalg.eigh(rows @ rows.T)
+    """A block from rows R of a square root, H~ = R^T R, by the eigenvectors of R R^T.
+
+    Negligible eigenvalues and their vectors are set to 0, so that shapes stay the same.
+    """
+    values, left_vectors = linalg.eigh(rows @ rows.T)
     kept = values > _NEGLIGIBLE * values.max(initial=0.0)
-    vectors = (rows.T @ turned) * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
+    vectors = (rows.T @ left_vectors) * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
     return _spectral(part, scale, vectors, np.where(kept, values, 0.0), uniform)
 
 
@@ -348,23 +351,23 @@ def _diagonal(part: Part, total: np.ndarray, variances: np.ndarray, uniform: boo
 
 
 def _negative(values: np.ndarray) -> Facts:
-    """What eigenvalues say of negative curvature; rounding is not negative."""
+    """Facts on negative eigenvalues, not counting rounding errors."""
     values = np.ravel(values)
     negative = values < -1e-6 * max(np.abs(values).max(initial=0.0), 1e-30)
     return Facts(float(values.min(initial=0.0)), int(negative.sum()))
 
 
 def _joined(local: Local, curvature: Outer, data: Data | Stream, key: Key, columns: int, structure: Any) -> list:
-    """The gradients of all rows, one below another."""
-    found: list[list[np.ndarray]] = []
+    """`products.jacobian` of all rows, concatenated, per part."""
+    gathered: list[list[np.ndarray]] = []
 
     def gather(*arguments: Any) -> float:
         rows = products.jacobian(*arguments)
-        found.append([np.asarray(part, np.float64).reshape(-1, part.shape[-1]) for part in rows])
+        gathered.append([np.asarray(part, np.float64).reshape(-1, part.shape[-1]) for part in rows])
         return 0.0
 
     summed(gather, local, data, key, columns * local.size, curvature, structure)
-    return [np.concatenate(parts) for parts in zip(*found, strict=True)]
+    return [np.concatenate(parts) for parts in zip(*gathered, strict=True)]
 
 
 def _hessian(local: Local, curvature: Any, data: Data | Stream, key: Key, parts: list[Part]) -> list:
@@ -374,8 +377,8 @@ def _hessian(local: Local, curvature: Any, data: Data | Stream, key: Key, parts:
 def _hessian_diagonal(local: Local, curvature: Any, data: Data | Stream, key: Key) -> np.ndarray:
     everything = np.arange(local.size)
     starts = range(0, local.size, _HESSIAN_ROWS)
-    found = [_hessian_rows(local, curvature, data, key, everything[s : s + _HESSIAN_ROWS]) for s in starts]
-    return np.concatenate([np.diagonal(rows, start) for start, rows in zip(starts, found, strict=True)])
+    strips = [_hessian_rows(local, curvature, data, key, everything[s : s + _HESSIAN_ROWS]) for s in starts]
+    return np.concatenate([np.diagonal(rows, start) for start, rows in zip(starts, strips, strict=True)])
 
 
 def _hessian_rows(local: Local, curvature: Any, data: Data | Stream, key: Key, index: np.ndarray) -> np.ndarray:
@@ -394,10 +397,10 @@ def _determinant(blocks: tuple[Block, ...], variances: Array) -> Array:
 def blocks(
     structure: Structure, measured: Measured, variances: np.ndarray, uniform: Callable[[np.ndarray], bool]
 ) -> tuple[tuple[Block, ...], Facts]:
-    """Every part with these prior variances; `uniform` says where they change by one factor."""
-    found, facts = [], Facts()
+    """Return the blocks of all parts, given prior variances; `uniform` as in `linalg.Block`, by index."""
+    built, facts = [], Facts()
     for part, total in zip(measured.parts, measured.sums, strict=True):
-        block, own = structure.block(part, total, variances, uniform(part.index))
-        found.append(block)
-        facts = facts.joined(own)
-    return tuple(found), facts
+        block, block_facts = structure.block(part, total, variances, uniform(part.index))
+        built.append(block)
+        facts = facts.joined(block_facts)
+    return tuple(built), facts

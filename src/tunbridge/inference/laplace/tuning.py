@@ -1,4 +1,4 @@
-"""How unknown noise and prior scales are found: by the evidence, while training or after it, or by rows held out."""
+"""How unknown noise and prior scales are tuned: by the evidence, after or while training, or on held-out rows."""
 
 from typing import Any
 
@@ -10,11 +10,11 @@ from tunbridge.core.errors import InputError
 
 
 class Tuning(Module):
-    """A way to find unknowns that are not weights."""
+    """A way to tune unknown noise and prior scales."""
 
 
 class _Rounds(Tuning):
-    """Rounds of tuning, of some steps each."""
+    """Tuning in rounds, of some optimiser steps each."""
 
     rounds: eqx.AbstractVar[int]
     steps: eqx.AbstractVar[int]
@@ -25,14 +25,14 @@ class _Rounds(Tuning):
 
 
 class Evidence(_Rounds):
-    """Maximise the evidence around the mode, find the mode again, and so on while the evidence rises.
+    """Maximise the evidence around the mode, find the mode again, and repeat while the evidence rises.
 
     Parameters
     ----------
     rounds
-        At most how often.
+        Maximum number of rounds.
     steps
-        Of the optimiser of the evidence, a round.
+        Optimiser steps on the evidence per round.
     """
 
     rounds: int = 6
@@ -40,14 +40,14 @@ class Evidence(_Rounds):
 
 
 class Online(_Rounds):
-    """The same while the network is trained, from the start: no row is held out :cite:p:`immer2021scalable`.
+    """Maximise the evidence while the network is trained, without held-out rows :cite:p:`immer2021scalable`.
 
     Parameters
     ----------
     rounds
-        How often the evidence is maximised: training is cut into so many parts.
+        How often the evidence is maximised: training is split into this many parts.
     steps
-        Of the optimiser of the evidence, a round.
+        Optimiser steps on the evidence per round.
     """
 
     rounds: int = 20
@@ -55,14 +55,14 @@ class Online(_Rounds):
 
 
 class Validation(Tuning):
-    """One factor of all unknown prior scales, by the log density of rows held out; noise as the point estimate has it.
+    """Multiply all unknown prior scales by the factor with the best held-out log density; noise is left unchanged.
 
     Parameters
     ----------
     share
-        Of the rows that are held out.
+        Share of the rows that is held out.
     factors
-        How many factors are tried, from 1/30 to 30.
+        Number of factors that are tried, from 1/30 to 30.
     """
 
     share: float = eqx.field(default=0.2, converter=float)
@@ -89,7 +89,7 @@ _NAMED: dict[Any, Tuning | None] = {
 
 
 def as_tuning(given: Any) -> Tuning | None:
-    """A tuning, from itself or from its name."""
+    """Return the tuning that `tune=` names; a `Tuning` is returned unchanged."""
     if isinstance(given, Tuning):
         return given
     if not isinstance(given, str | None) or given not in _NAMED:

@@ -1,7 +1,7 @@
 r"""The parts of a lower bound on the log evidence of a last layer whose weights are normal.
 
-:math:`w_j \sim N(m_j, S_j)` are the weights of output j, :math:`\phi` what they multiply, with the constant of the
-bias; outputs are then normal with mean :math:`m_j^\top \phi` and variance :math:`\phi^\top S_j \phi`, the *spread*.
+:math:`w_j \sim N(m_j, S_j)` are the weights of output j, :math:`\phi` the features, with a constant for the bias;
+outputs are then normal with mean :math:`m_j^\top \phi` and variance :math:`\phi^\top S_j \phi`, the *spread*.
 """
 
 from typing import Any, NamedTuple
@@ -20,35 +20,35 @@ from tunbridge.model.likelihoods.gaussian import Gaussian
 
 _SCORES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(11)
 _ONE = float(np.log(np.expm1(1.0)))
-"""Whose softplus is 1."""
+"""The value whose softplus is 1."""
 
 
 class Layer(NamedTuple):
-    r"""The spread of the last layer, :math:`S_j = B_j C_j (B_j C_j)^\top`, and that of the noise.
+    r"""The covariances of the last layer, :math:`S_j = B_j C_j (B_j C_j)^\top`, and the width of the noise.
 
-    C is lower triangular with a softplus on its diagonal; only C is trained. B says how large things are, so that C is
-    about 1 whatever the number of rows and the units.
+    C is lower triangular with a softplus on its diagonal; only C is trained. B sets the scale, so that C is close to
+    the identity whatever the number of rows and the units.
     """
 
     raw: Array
     """C before the softplus, (outputs, features, features)."""
     base: Array
-    """B, likewise; 0 until the layer begins to spread."""
+    """B, (outputs, features, features); 0 until the noise is measured."""
     log_det: Array
-    """The logarithm of the determinant of B, (outputs,)."""
+    """The log determinant of B, (outputs,)."""
     width: PyTree
     """The standard deviation of each unknown of the noise, on the real line."""
 
     @staticmethod
     def none(shape: tuple[int, ...], noise: PyTree) -> "Layer":
-        """All at one value, for weights (features, outputs)."""
+        """Return a layer with zero covariance, for weights (features, outputs)."""
         features, outputs = shape
         raw = jnp.broadcast_to(_ONE * jnp.eye(features), (outputs, features, features))
         return Layer(raw, jnp.zeros_like(raw), jnp.zeros(outputs), jax.tree.map(jnp.zeros_like, noise))
 
     @staticmethod
     def around(precision: Array, variances: Array, width: PyTree) -> "Layer":
-        r"""With :math:`S_j^{-1}` that precision (outputs, features, features) plus that of the prior."""
+        r"""Return a layer with :math:`S_j^{-1}` this precision (outputs, features, features) plus the prior's."""
         scale = jnp.sqrt(variances).T
         whole = scale[:, :, None] * precision * scale[:, None] + jnp.eye(len(variances))[None]
         values, vectors = jnp.linalg.eigh(whole)
@@ -59,12 +59,12 @@ class Layer(NamedTuple):
 
     @property
     def trained(self) -> "Layer":
-        """The same where gradients are by C alone."""
+        """The same layer, differentiable in C alone."""
         return jax.lax.stop_gradient(self)._replace(raw=self.raw)
 
     @property
     def triangle(self) -> Array:
-        """C."""
+        """C, (outputs, features, features)."""
         diagonal = jax.nn.softplus(jnp.diagonal(self.raw, axis1=1, axis2=2))
         return jnp.tril(self.raw, -1) + diagonal[:, :, None] * jnp.eye(self.raw.shape[1], dtype=self.raw.dtype)[None]
 
@@ -74,7 +74,7 @@ class Layer(NamedTuple):
         return self.base @ self.triangle
 
     def divergence(self, mean: Array, variances: Array) -> Scalar:
-        r"""KL from the prior, with the means (features, outputs) and the prior's variances, summed over all weights.
+        r"""KL divergence from the prior, given the means (features, outputs) and the prior variances of the weights.
 
         .. math::
 
@@ -83,8 +83,8 @@ class Layer(NamedTuple):
         """
         diagonal = jnp.sum(self.roots**2, axis=2).T
         terms = 0.5 * ((diagonal + mean**2) / variances + jnp.log(variances) - 1.0)
-        own = jnp.log(jnp.diagonal(self.triangle, axis1=1, axis2=2))
-        return jnp.sum(terms) - jnp.sum(self.log_det) - jnp.sum(own)
+        log_diagonal = jnp.log(jnp.diagonal(self.triangle, axis1=1, axis2=2))
+        return jnp.sum(terms) - jnp.sum(self.log_det) - jnp.sum(log_diagonal)
 
 
 def spreads(roots: Array, phi: Array) -> Array:
@@ -93,16 +93,16 @@ def spreads(roots: Array, phi: Array) -> Array:
 
 
 def expected(likelihood: Any, outputs: Array, spread: Array, noise: PyTree, width: PyTree, y: Array) -> Array:
-    r"""At most the expectation of log p(y | x), (points,), over outputs of that mean and spread, and over noise.
+    r"""Lower bound on the expectation of log p(y | x), (points,), over outputs of that mean and spread, and over noise.
 
-    It is the expectation itself for normal noise,
+    For normal noise it is the expectation itself,
 
     .. math::
 
         \mathbb{E} \log N(y; f, \sigma^2) = \log N(y; m^\top \phi, \sigma^2)
         - \frac{\phi^\top S \phi}{2 \sigma^2},
 
-    and Jensen's bound on that of the logarithm of the sum for classes :cite:p:`harrison2024variational`,
+    and for classes Jensen's bound on the expectation of the log-sum-exp :cite:p:`harrison2024variational`,
 
     .. math::
 
@@ -121,40 +121,40 @@ def expected(likelihood: Any, outputs: Array, spread: Array, noise: PyTree, widt
         a = jax.nn.sigmoid(outputs)
         sums = 0.5 * a**2 * spread + jax.nn.softplus(outputs + (0.5 - a) * spread)
         return (y[:, None] * outputs - sums)[:, 0]
-    heat = jnp.asarray(likelihood.values(noise), outputs.dtype)
-    logits = outputs / heat
-    own = jnp.take_along_axis(logits, y[:, None], axis=1)[:, 0]
-    return own - logsumexp(logits + 0.5 * spread / heat**2, axis=1)
+    temperature = jnp.asarray(likelihood.values(noise), outputs.dtype)
+    logits = outputs / temperature
+    observed = jnp.take_along_axis(logits, y[:, None], axis=1)[:, 0]
+    return observed - logsumexp(logits + 0.5 * spread / temperature**2, axis=1)
 
 
 def sigmas(likelihood: Gaussian, noise: PyTree, width: PyTree, outputs: Array) -> Array:
-    """Noise scales at the nodes of its distribution, (nodes, *outputs)."""
+    """Noise scales at the quadrature nodes of the noise's distribution, (nodes, *outputs)."""
 
-    def one(score: Array) -> Array:
+    def sigma_at(score: Array) -> Array:
         return by_output(likelihood.sigma(jax.tree.map(lambda u, w: u + score * w, noise, width)), outputs)
 
-    return jax.vmap(one)(jnp.asarray(_SCORES, outputs.dtype))
+    return jax.vmap(sigma_at)(jnp.asarray(_SCORES, outputs.dtype))
 
 
 def averaged(values: Array) -> Array:
-    """The mean of what was found at the nodes."""
+    """Mean over the noise's distribution of values at the quadrature nodes (leading axis)."""
     return jnp.tensordot(jnp.asarray(_WEIGHTS / _WEIGHTS.sum(), values.dtype), values, axes=1)
 
 
 def noise_width(likelihood: Any, noise: PyTree, rows: float | Array, outputs: int) -> PyTree:
-    """The standard deviation of unknown noise on the real line, once so many rows have told its scale.
+    """Standard deviation of unknown noise on the real line, when estimated from this many rows.
 
-    By the curvature of their log likelihood where it is largest, and of the prior.
+    From the curvature of their log likelihood at its maximum, and of the log prior.
     """
 
-    def one(u: Array) -> Array:
+    def width_of(u: Array) -> Array:
         ones = jnp.ones_like(u)
-        slope = jax.jvp(lambda v: jnp.log(likelihood.sigma((v,))), (u,), (ones,))[1]
-        bend = jax.jvp(jax.grad(lambda v: likelihood.log_noise((v,))), (u,), (ones,))[1]
-        return jax.lax.rsqrt(2.0 * rows * outputs / u.size * slope**2 + jnp.maximum(-bend, 0.0))
+        derivative = jax.jvp(lambda v: jnp.log(likelihood.sigma((v,))), (u,), (ones,))[1]
+        curvature = jax.jvp(jax.grad(lambda v: likelihood.log_noise((v,))), (u,), (ones,))[1]
+        return jax.lax.rsqrt(2.0 * rows * outputs / u.size * derivative**2 + jnp.maximum(-curvature, 0.0))
 
-    return jax.tree.map(one, noise)
+    return jax.tree.map(width_of, noise)
 
 
 KINDS = (Gaussian, Bernoulli, Categorical)
-"""The likelihoods that `expected` knows."""
+"""The likelihoods that `expected` supports."""

@@ -1,7 +1,7 @@
-r"""What is believed of noise and last-layer weights together, so that their posterior has a closed form.
+r"""Conjugate priors of noise and last-layer weights, whose posterior has a closed form.
 
 Both families have :math:`w_j \mid \sigma^2 \sim N(0, \sigma^2 D_j^{-1})` for the weights of output j, with D diagonal.
-They differ in what is known of :math:`\sigma^2`. V are the variances of the model's prior.
+They differ in what is assumed of :math:`\sigma^2`. V are the prior variances of the weights in the model.
 """
 
 import abc
@@ -24,7 +24,7 @@ _FAR = 1e6
 
 
 class Family(Module):
-    """A conjugate prior of noise and weights. Variances of noise are one for all outputs, or one per output."""
+    """A conjugate prior of noise and weights. There is one noise variance for all outputs, or one per output."""
 
     @property
     @abc.abstractmethod
@@ -33,23 +33,23 @@ class Family(Module):
 
     @abc.abstractmethod
     def check(self, likelihood: Gaussian) -> None:
-        """InputError where the likelihood says otherwise of its noise."""
+        """Raise InputError if the likelihood's noise does not suit this family."""
 
     @abc.abstractmethod
     def unit(self, noise: np.ndarray) -> np.ndarray:
-        """The variance of noise at which a weight's prior variance is V: D is this over V."""
+        """Return the noise variance at which a weight's prior variance is V: D is this over V."""
 
     @abc.abstractmethod
     def precision(self, moments: Moments, solved: Solved, noise: np.ndarray) -> np.ndarray:
-        r"""The posterior mean of :math:`1 / \sigma^2`, as many as `noise`."""
+        r"""Return the posterior mean of :math:`1 / \sigma^2`, of the shape of `noise`."""
 
     @abc.abstractmethod
     def variance(self, moments: Moments, solved: Solved, noise: np.ndarray) -> np.ndarray:
-        r"""The posterior mean of :math:`\sigma^2`, as many as `noise`."""
+        r"""Return the posterior mean of :math:`\sigma^2`, of the shape of `noise`."""
 
     @abc.abstractmethod
     def log_evidence(self, moments: Moments, solved: Solved, noise: np.ndarray) -> float:
-        """Log p(y | features), all constants included."""
+        """Return log p(y | features), all constants included."""
 
 
 class Normal(Family):
@@ -57,26 +57,26 @@ class Normal(Family):
 
     @property
     def integrates(self) -> bool:
-        """No."""
+        """False: noise stays at its value."""
         return False
 
     def check(self, likelihood: Gaussian) -> None:
-        """Any will do."""
+        """Accept any Gaussian likelihood."""
 
     def unit(self, noise: np.ndarray) -> np.ndarray:
-        """Noise as it is."""
+        """Return `noise`."""
         return noise
 
     def precision(self, moments: Moments, solved: Solved, noise: np.ndarray) -> np.ndarray:
-        """Known."""
+        """Return 1 / `noise`."""
         return 1.0 / noise
 
     def variance(self, moments: Moments, solved: Solved, noise: np.ndarray) -> np.ndarray:
-        """Known."""
+        """Return `noise`."""
         return noise
 
     def log_evidence(self, moments: Moments, solved: Solved, noise: np.ndarray) -> float:
-        """Of normal y."""
+        """Return log p(y | features), y being multivariate normal."""
         terms = moments.num * np.log(2.0 * np.pi * noise) + solved.least / noise + solved.log_det
         return -0.5 * float(terms.sum())
 
@@ -88,8 +88,8 @@ class NormalInverseGamma(Family):
 
         \sigma^2 \sim \text{InverseGamma}(a, b), \qquad w \mid \sigma^2 \sim N\big(0, \tfrac{\sigma^2}{b / a} V\big)
 
-    so that each weight alone is Student's t of 2a degrees of freedom and scale :math:`\sqrt V`. It stands in place of
-    the prior that the likelihood gives its noise. Outputs share :math:`\sigma^2` where the likelihood has one for all.
+    so that the marginal prior of each weight is Student's t with 2a degrees of freedom and scale :math:`\sqrt V`. It
+    replaces the likelihood's own prior on the noise. Outputs share :math:`\sigma^2` if the likelihood has one for all.
 
     Parameters
     ----------
@@ -106,11 +106,11 @@ class NormalInverseGamma(Family):
 
     @property
     def integrates(self) -> bool:
-        """Yes."""
+        """True: noise is integrated out."""
         return True
 
     def check(self, likelihood: Gaussian) -> None:
-        """Noise is unknown, and any positive number may be its scale."""
+        """Raise InputError unless noise is unknown and its prior covers all positive scales."""
         priors = transforms.unknowns(likelihood.numbers)
         if not priors:
             raise InputError(
@@ -125,27 +125,27 @@ class NormalInverseGamma(Family):
             )
 
     def unit(self, noise: np.ndarray) -> np.ndarray:
-        """B / a."""
+        """Return b / a."""
         return np.full(noise.shape, self.rate / self.shape)
 
     def updated(self, moments: Moments, solved: Solved, noise: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        r"""Shape and rate of the posterior of :math:`\sigma^2`, as many as `noise`."""
+        r"""Return shape and rate of the posterior of :math:`\sigma^2`, each of the shape of `noise`."""
         least = solved.least.reshape(len(noise), -1)
         shape = np.full(noise.shape, self.shape + 0.5 * moments.num * least.shape[1])
         return shape, self.rate + 0.5 * least.sum(axis=1)
 
     def precision(self, moments: Moments, solved: Solved, noise: np.ndarray) -> np.ndarray:
-        """Shape over rate."""
+        """Return the posterior's shape over its rate."""
         shape, rate = self.updated(moments, solved, noise)
         return shape / rate
 
     def variance(self, moments: Moments, solved: Solved, noise: np.ndarray) -> np.ndarray:
-        """Rate / (shape - 1); infinite where there is no mean."""
+        """Return the posterior's rate / (shape - 1); infinite where the mean does not exist."""
         shape, rate = self.updated(moments, solved, noise)
         return np.where(shape > 1.0, rate / np.where(shape > 1.0, shape - 1.0, 1.0), np.inf)
 
     def log_evidence(self, moments: Moments, solved: Solved, noise: np.ndarray) -> float:
-        """Of y that is multivariate t."""
+        """Return log p(y | features), y being multivariate Student's t."""
         shape, rate = self.updated(moments, solved, noise)
         terms = gammaln(shape) - gammaln(self.shape) + self.shape * np.log(self.rate) - shape * np.log(rate)
         constant = moments.num * len(solved.least) * np.log(2.0 * np.pi)
@@ -153,5 +153,5 @@ class NormalInverseGamma(Family):
 
 
 def variances(likelihood: Any, noise: PyTree) -> Array:
-    """Of the noise at its unknowns: one, or one per output."""
+    """Return the noise variance at these unknowns: one, or one per output."""
     return jnp.atleast_1d(likelihood.sigma(noise)) ** 2

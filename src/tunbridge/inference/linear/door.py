@@ -1,4 +1,4 @@
-"""Whether a model has a last layer whose weights are independent, normal and the last thing that happens."""
+"""Checks that a model ends in a linear layer whose weights have independent normal priors."""
 
 import jax
 import jax.numpy as jnp
@@ -10,14 +10,14 @@ from tunbridge.inference.linear import features
 from tunbridge.model.model import Model
 
 TRIED_ROWS = 8
-"""How many rows a network is tried with."""
+"""Number of rows on which the network is checked."""
 
 
 def check_layer(model: Model, x: np.ndarray) -> Params:
-    """InputError unless it has; else some parameters of the model, to try it with."""
+    """Raise InputError unless the model ends in such a layer; else return arbitrary parameters, for further checks."""
     if not model.prior.gaussian:
         raise _other_prior(model)
-    params = _some(model)
+    params = _arbitrary(model)
     features.check_linear(model, params.weights, x)
     try:
         features.prior_variances(model, params)
@@ -26,8 +26,8 @@ def check_layer(model: Model, x: np.ndarray) -> Params:
     return params
 
 
-def _some(model: Model) -> Params:
-    """Weights of any size and unknowns that are 0 on the real line."""
+def _arbitrary(model: Model) -> Params:
+    """Random weights, with unknowns at 0 on the real line."""
     like = jax.eval_shape(lambda key: model.sample_params(key, model.example()), jax.random.key(0))
     rng = np.random.default_rng(0)
     weights = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape), leaf.dtype), like.weights)

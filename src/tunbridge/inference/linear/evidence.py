@@ -1,4 +1,4 @@
-"""Prior scales, and noise, by the exact evidence of the last layer."""
+"""Tuning of prior scales and noise by the exact evidence of the last layer."""
 
 from typing import NamedTuple
 
@@ -16,21 +16,21 @@ from tunbridge.inference.linear.moments import Moments, Solved, solve
 from tunbridge.model.model import Model
 
 _REACH = float(np.log(1e3))
-"""How far tuning may move an unknown on the real line: a factor of 1,000 of a positive one."""
+"""How far tuning may move an unknown on the real line: for a positive one, by a factor of 1,000."""
 
 
 class Beliefs(NamedTuple):
-    """What the model says of the last layer at some scales and noise."""
+    """Prior variances of the last layer and the noise variance, at some scales and noise."""
 
     log_variances: Array
-    """Of the prior, (features, outputs)."""
+    """Log prior variances, (features, outputs)."""
     log_noise: Array
     """The log variance of the noise: one, or one per output."""
     log_hyper: Scalar
-    """The log densities of what is unknown."""
+    """Log prior density of the unknown scales and noise."""
 
     def numbers(self) -> tuple[np.ndarray, np.ndarray]:
-        """Variances of the prior and of the noise, in float64."""
+        """Return the variances of the prior and of the noise, in float64."""
         return np.exp(np.asarray(self.log_variances, np.float64)), np.exp(np.asarray(self.log_noise, np.float64))
 
 
@@ -45,31 +45,31 @@ beliefs = jax.jit(_beliefs)
 
 
 @jax.jit
-def _pulled(model: Model, weights: PyTree, scales: PyTree, noise: PyTree, slope: Beliefs) -> tuple[PyTree, PyTree]:
-    """The gradient by scales and noise, from that by the beliefs."""
-    return jax.vjp(lambda s, z: _beliefs(model, weights, s, z), scales, noise)[1](slope)
+def _pulled(model: Model, weights: PyTree, scales: PyTree, noise: PyTree, gradient: Beliefs) -> tuple[PyTree, PyTree]:
+    """The gradient with respect to scales and noise, from that with respect to the beliefs."""
+    return jax.vjp(lambda s, z: _beliefs(model, weights, s, z), scales, noise)[1](gradient)
 
 
 def condition(family: Family, moments: Moments, variances: np.ndarray, noise: np.ndarray) -> Solved:
-    """Weights given sums over rows."""
+    """Return the posterior of the weights, given sums over rows."""
     return solve(moments, family.unit(noise)[None] / variances)
 
 
 class Tuned(NamedTuple):
-    """Where the evidence, with the priors of what is unknown, is largest."""
+    """The scales and noise that maximise the evidence times their prior density."""
 
     scales: PyTree
     noise: PyTree
     num: int
-    """How many unknowns were free."""
+    """Number of unknowns that were tuned."""
     at_bound: int
-    """How many of them ended a factor of 1,000 from where they began."""
+    """Number of them that ended at the bound, a factor of 1,000 from their start."""
 
 
 def maximise(family: Family, model: Model, params: Params, moments: Moments, *, free_noise: bool) -> Tuned:
-    """Prior scales on which the last layer depends, and noise if it is free, by L-BFGS on the real line.
+    """Tune the prior scales that the last layer depends on, and noise if it is free, by L-BFGS on the real line.
 
-    In float64 throughout: the optimiser compares values near the optimum.
+    All in float64, because the optimiser compares values close to the optimum.
     """
     weights, like = model.weights(params), (params.scales, params.noise)
     free = _free(model, weights, params, free_noise)
@@ -84,38 +84,38 @@ def maximise(family: Family, model: Model, params: Params, moments: Moments, *, 
 
     def loss(values: np.ndarray) -> tuple[float, np.ndarray]:
         scales, noise = at(values)
-        found = beliefs(model, weights, scales, noise)
-        value, slope = _objective(family, moments, found)
-        pulled = ravel(_pulled(model, weights, scales, noise, slope))
+        believed = beliefs(model, weights, scales, noise)
+        value, gradient = _objective(family, moments, believed)
+        pulled = ravel(_pulled(model, weights, scales, noise, gradient))
         return -value, -np.asarray(pulled, np.float64)[free]
 
     bounds = [(u - _REACH, u + _REACH) for u in first[free]]
     with jax.enable_x64(True):
-        found = minimize(loss, first[free], jac=True, method="L-BFGS-B", bounds=bounds)
-    moved = np.abs(found.x - first[free])
-    return Tuned(*at(found.x), int(free.sum()), int((moved >= 0.999 * _REACH).sum()))
+        optimum = minimize(loss, first[free], jac=True, method="L-BFGS-B", bounds=bounds)
+    moved = np.abs(optimum.x - first[free])
+    return Tuned(*at(optimum.x), int(free.sum()), int((moved >= 0.999 * _REACH).sum()))
 
 
-def _objective(family: Family, moments: Moments, found: Beliefs) -> tuple[float, Beliefs]:
-    """Log evidence plus the log densities of the unknowns, and its gradient by the beliefs."""
-    variances, noise = found.numbers()
+def _objective(family: Family, moments: Moments, believed: Beliefs) -> tuple[float, Beliefs]:
+    """Log evidence plus the log prior density of the unknowns, and its gradient with respect to the beliefs."""
+    variances, noise = believed.numbers()
     solved = condition(family, moments, variances, noise)
-    value = family.log_evidence(moments, solved, noise) + float(found.log_hyper)
+    value = family.log_evidence(moments, solved, noise) + float(believed.log_hyper)
     penalty = family.unit(noise)[None] / variances
     precision = family.precision(moments, solved, noise)
     by_penalty = 0.5 * (1.0 - penalty * (solved.diagonal + precision[None] * solved.mean**2))
     by_noise = 0.5 * (solved.least * precision - moments.num) + by_penalty.sum(axis=0)
     by_noise = by_noise.reshape(len(noise), -1).sum(axis=1) * (not family.integrates)
     parts = (-by_penalty, by_noise, 1.0)
-    return value, Beliefs(*(jnp.asarray(part, like.dtype) for part, like in zip(parts, found, strict=True)))
+    return value, Beliefs(*(jnp.asarray(part, like.dtype) for part, like in zip(parts, believed, strict=True)))
 
 
 def _free(model: Model, weights: PyTree, params: Params, free_noise: bool) -> np.ndarray:
-    """Which unknowns are tuned: scales that the last layer's variances depend on, and noise if it is free."""
-    found = jax.eval_shape(beliefs, model, weights, params.scales, params.noise)
-    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), found)
-    some = np.random.default_rng(0).normal(size=found.log_variances.shape)
-    slope = nothing._replace(log_variances=jnp.asarray(some, found.log_variances.dtype))
-    scales, noise = _pulled(model, weights, params.scales, params.noise, slope)
+    """Mask of the tuned unknowns: scales that the last layer's prior variances depend on, and noise if it is free."""
+    believed = jax.eval_shape(beliefs, model, weights, params.scales, params.noise)
+    nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), believed)
+    direction = np.random.default_rng(0).normal(size=believed.log_variances.shape)
+    gradient = nothing._replace(log_variances=jnp.asarray(direction, believed.log_variances.dtype))
+    scales, noise = _pulled(model, weights, params.scales, params.noise, gradient)
     moving = np.asarray(ravel(scales)) != 0.0
     return np.concatenate([moving, np.full(size(noise), free_noise)])

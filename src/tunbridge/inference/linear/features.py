@@ -1,4 +1,4 @@
-"""What a network's last layer multiplies, and whether it is the last thing that happens."""
+"""Features of a network: the inputs of its last layer; and a check that outputs are linear in that layer."""
 
 import dataclasses
 import operator
@@ -23,10 +23,10 @@ from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import LastLayer
 
 _BLOCK_NUMBERS = 2**23
-"""How many features a block of rows may hold."""
+"""The most feature values that a block of rows may hold."""
 _MOST_ROWS = 4096
 _TRIED = (-100.0, -1.0, 1.0, 100.0)
-"""Sizes of last layers for which outputs are compared with the linear formula."""
+"""Factors by which a random last layer is multiplied when outputs are compared with the linear formula."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -38,53 +38,53 @@ class Layer:
 
     @property
     def index(self) -> np.ndarray:
-        """The number of each of its weights, (features, outputs); the last feature may be the constant."""
+        """Flat index of each of its weights, (features, outputs); the last feature may be the constant."""
         return self.sites.groups[self.number].index
 
 
 def last(model: Model, weights: PyTree) -> Layer:
-    """The last layer, from the network's program."""
+    """Return the last layer, found from the network's program; InputError if there is none."""
     sites = places.find(model.network.apply, weights, model.inputs)
     if not sites.groups:
-        raise _not_linear("one without a matrix of weights of its own")
+        raise _not_linear("a network without a weight matrix of its own")
     chosen = LastLayer().chosen(weights, sites)
     return Layer(sites, next(i for i, group in enumerate(sites.groups) if chosen[group.index].all()))
 
 
 def prior_variances(model: Model, params: Params) -> Array:
-    """Of the last layer's weights under their prior, (features, outputs)."""
+    """Prior variances of the last layer's weights, (features, outputs)."""
     layout = model.network.layout(params.weights)
     variances = model.prior.variances(params.weights, params.scales, layout)
     return ravel_pytree(variances)[0][last(model, params.weights).index]
 
 
 def with_layer(weights: PyTree, index: np.ndarray, values: Array) -> PyTree:
-    """The weights with other ones in the last layer."""
-    flat, back = ravel_pytree(weights)
-    return back(flat.at[index].set(values.astype(flat.dtype)))
+    """Return the weights with the last layer replaced by `values`."""
+    flat, unravel = ravel_pytree(weights)
+    return unravel(flat.at[index].set(values.astype(flat.dtype)))
 
 
 @jax.jit
 def evaluate(model: Model, weights: PyTree, x: Array) -> tuple[Array, Array]:
-    """Outputs (rows, outputs) and features (rows, positions, features), in one pass through the network."""
+    """Return outputs (rows, outputs) and features (rows, positions, features), in one pass through the network."""
     layer = last(model, weights)
 
-    def one(row: Array) -> tuple[Array, Array]:
+    def evaluate_row(row: Array) -> tuple[Array, Array]:
         evaluation = Evaluation(layer.sites, weights, row)
         return evaluation.outputs, evaluation.activations[layer.number]
 
-    return jax.vmap(one)(x)
+    return jax.vmap(evaluate_row)(x)
 
 
 def blockwise(function: Callable[[np.ndarray], tuple[Array, ...]], x: np.ndarray, width: int) -> list[np.ndarray]:
-    """A function of rows that makes `width` numbers of each, in blocks of a few sizes."""
+    """Evaluate a function of rows, which makes `width` values per row, in blocks of a few sizes."""
     most = int(np.clip(_BLOCK_NUMBERS // width, 1, _MOST_ROWS))
     size = min(most, blocks.few_sizes(len(x), 8))
-    return list(blocks.blockwise(lambda own, fill: tuple(function(fill(np.asarray(x[own])))), len(x), size))
+    return list(blocks.blockwise(lambda rows, fill: tuple(function(fill(np.asarray(x[rows])))), len(x), size))
 
 
 def gather(model: Model, weights: PyTree, data: Data | Stream) -> Moments:
-    """The sums over all rows of features and of what the last layer has to explain."""
+    """Return the sums over all rows, of features and of targets less what does not depend on the last layer."""
     batches = (Data(x, y) for x, y in data.make(0)) if isinstance(data, Stream) else [data]
     return reduce(operator.add, (part for batch in batches for part in _blocks(model, weights, batch)))
 
@@ -93,26 +93,26 @@ def _blocks(model: Model, weights: PyTree, data: Data) -> Iterator[Moments]:
     layer = np.asarray(ravel_pytree(weights)[0], np.float64)[last(model, weights).index]
     y = np.asarray(model.likelihood.check(data.y), np.float64)
     weight = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
-    for own in blocks.blocks(data.num, _MOST_ROWS):
-        found = blockwise(partial(evaluate, model, weights), np.asarray(data.x)[own], len(layer))
-        outputs, phi = found[0].astype(np.float64), found[1][:, 0].astype(np.float64)
-        yield Moments.of(phi, y[own] - (outputs - phi @ layer), weight[own])
+    for rows in blocks.blocks(data.num, _MOST_ROWS):
+        evaluated = blockwise(partial(evaluate, model, weights), np.asarray(data.x)[rows], len(layer))
+        outputs, phi = evaluated[0].astype(np.float64), evaluated[1][:, 0].astype(np.float64)
+        yield Moments.of(phi, y[rows] - (outputs - phi @ layer), weight[rows])
 
 
 def check_linear(model: Model, weights: PyTree, x: np.ndarray) -> None:
-    """InputError unless outputs are features times the last layer, plus what does not depend on it."""
+    """Raise InputError unless outputs are features times the last layer, plus what does not depend on it."""
     index = last(model, weights).index
     outputs, features = jax.eval_shape(partial(evaluate, model), weights, x)
     if features.shape[1] != 1 or index.shape[1] != outputs.shape[1]:
-        raise _not_linear(f"a last matrix of weights used {features.shape[1]} times for {outputs.shape[1]} outputs")
+        raise _not_linear(f"a last weight matrix used {features.shape[1]} times for {outputs.shape[1]} outputs")
     direction = np.random.default_rng(0).normal(size=index.shape) / np.sqrt(len(index))
     zero, _ = evaluate(model, with_layer(weights, index, jnp.zeros(index.shape)), x)
     for factor in _TRIED:
         layer = jnp.asarray(factor * direction)
-        found, phi = (np.asarray(part, np.float64) for part in evaluate(model, with_layer(weights, index, layer), x))
-        wanted = np.asarray(zero, np.float64) + phi[:, 0] @ (factor * direction)
-        if not np.allclose(found, wanted, rtol=0.0, atol=1e-2 * np.abs(wanted).max()):
-            raise _not_linear("one in which something follows, or that is used elsewhere too")
+        actual, phi = (np.asarray(part, np.float64) for part in evaluate(model, with_layer(weights, index, layer), x))
+        expected = np.asarray(zero, np.float64) + phi[:, 0] @ (factor * direction)
+        if not np.allclose(actual, expected, rtol=0.0, atol=1e-2 * np.abs(expected).max()):
+            raise _not_linear("a last layer that something follows, or that is also used elsewhere")
 
 
 def _not_linear(got: str) -> InputError:

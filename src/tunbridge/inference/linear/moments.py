@@ -1,8 +1,8 @@
 r"""Linear regression on fixed features, from sums over the rows alone, in NumPy and float64.
 
-With features :math:`\Phi`, targets y and a penalty D (diagonal, one a weight) the weights of one output minimise
-:math:`\lVert y - \Phi w \rVert^2 + w^\top D w`. Its minimum, the minimiser, and
-:math:`(\Phi^\top \Phi + D)^{-1}` need no row any more once the sums are known, so rows may come in any portions.
+With features :math:`\Phi`, targets y and a penalty D (diagonal, one entry per weight) the weights of one output
+minimise :math:`\lVert y - \Phi w \rVert^2 + w^\top D w`. The minimum, the minimiser, and
+:math:`(\Phi^\top \Phi + D)^{-1}` depend on the rows only through these sums, so rows may come in any portions.
 """
 
 import numpy as np
@@ -15,17 +15,17 @@ class Moments(Module):
     """Sums over rows of features (rows, features) and targets (rows, outputs)."""
 
     gram: np.ndarray
-    """Of products of features, (features, features)."""
+    """Sum of outer products of features, (features, features)."""
     cross: np.ndarray
-    """Of features times targets, (features, outputs)."""
+    """Sum of features times targets, (features, outputs)."""
     squares: np.ndarray
-    """Of squared targets, (outputs,)."""
+    """Sum of squared targets, (outputs,)."""
     num: np.ndarray
-    """Of the rows' weights."""
+    """Sum of the rows' weights."""
 
     @staticmethod
     def of(features: np.ndarray, targets: np.ndarray, weight: np.ndarray) -> "Moments":
-        """Of some rows, each of which counts as often as its weight says."""
+        """Return the sums over some rows, each multiplied by its weight."""
         phi, y, w = (np.asarray(part, np.float64) for part in (features, targets, weight))
         weighted = phi.T * w[None]
         return Moments(weighted @ phi, weighted @ y, w @ y**2, np.asarray(w.sum()))
@@ -37,12 +37,12 @@ class Moments(Module):
 
 
 class Solved(Module):
-    """The least squares of each output."""
+    """The penalised least-squares solution of each output."""
 
     mean: np.ndarray
     """The minimisers, (features, outputs)."""
     roots: np.ndarray
-    r"""U with :math:`U U^\top = (\Phi^\top \Phi + D)^{-1}`, (outputs, features, features), or one for all outputs."""
+    r"""U with :math:`U U^\top = (\Phi^\top \Phi + D)^{-1}`, (outputs or 1, features, features)."""
     least: np.ndarray
     """The minima, (outputs,)."""
     log_det: np.ndarray
@@ -50,14 +50,14 @@ class Solved(Module):
 
     @property
     def diagonal(self) -> np.ndarray:
-        r"""Of :math:`U U^\top`, (features, outputs or 1)."""
+        r"""The diagonal of :math:`U U^\top`, (features, outputs or 1)."""
         return np.sum(self.roots**2, axis=2).T
 
 
 def solve(moments: Moments, penalty: np.ndarray) -> Solved:
-    r"""Least squares with a penalty (features, outputs), by Cholesky factors.
+    r"""Solve least squares with a penalty (features, outputs).
 
-    They are those of :math:`I + D^{-1/2} \Phi^\top \Phi D^{-1/2}`. Outputs of one penalty share a factor.
+    By Cholesky factors of :math:`I + D^{-1/2} \Phi^\top \Phi D^{-1/2}`; one is shared if all outputs have one penalty.
     """
     distinct = penalty[:, :1] if alike(penalty) else penalty
     roots, log_dets = zip(*(_factored(moments.gram, column) for column in distinct.T), strict=True)
@@ -74,7 +74,7 @@ def alike(penalty: np.ndarray) -> bool:
 
 
 def num_bytes(features: int, factors: int) -> int:
-    """How much memory `solve` takes."""
+    """Memory that `solve` takes, in bytes."""
     return 8 * features**2 * (3 + 3 * factors)
 
 

@@ -1,4 +1,4 @@
-"""The neural linear model: features of a trained network, and an exact last layer."""
+"""The neural linear model: features of a trained network, with an exact posterior of the last layer."""
 
 import dataclasses
 import warnings
@@ -27,14 +27,14 @@ from tunbridge.runtime.loop import Options
 class NeuralLinear(Method):
     r"""Bayesian linear regression on the features of a trained network :cite:p:`snoek2015scalable`.
 
-    The network is trained as a point estimate. What its last layer multiplies, :math:`\phi(x)` with the constant of the
-    bias, is then held fixed, and the posterior of the last layer is exact, with the exact evidence: `LinearLayer`.
-    Noise has to be normal, the prior of the last layer normal and independent. Features are those of the point estimate
-    with the same key.
+    The network is trained as a point estimate. The features that its last layer multiplies, :math:`\phi(x)` with a
+    constant for the bias, are then fixed, and the posterior of the last layer is exact, with the exact evidence:
+    `LinearLayer`. The noise must be normal, and the prior of the last layer normal and independent. Features are those
+    of the point estimate with the same key.
 
-    Unknown prior scales of the last layer maximise the evidence together with their priors. Features have seen the
-    rows, so that noise by the evidence would be too small: `conjugate.Normal` keeps what the point estimate measured on
-    held-out rows, and tunes it with the scales only where nothing is trained.
+    Unknown prior scales of the last layer maximise the evidence times their prior density. Features were trained on the
+    same rows, so noise tuned by the evidence would be too small: `conjugate.Normal` keeps the noise that the point
+    estimate measured on held-out rows, and tunes it along with the scales only if nothing is trained.
 
     Parameters
     ----------
@@ -42,12 +42,12 @@ class NeuralLinear(Method):
         How features are trained; None takes the weights that `fit` is given as ``init=`` (parameters, a posterior, or
         the network's own weights), and trains nothing.
     family
-        What is believed of noise and weights, from `tunbridge.conjugate`: `Normal` at one value of the noise, or
+        The conjugate prior of noise and weights, from `tunbridge.conjugate`: `Normal`, with the noise at one value, or
         `NormalInverseGamma`, which integrates it out.
 
     Examples
     --------
-    Thompson sampling: the best place according to one draw of the function is tried next.
+    Thompson sampling: the maximiser of one drawn function is tried next.
 
     >>> import jax, numpy as np, tunbridge as tb
     >>> model = tb.Model(tb.networks.MLP((8,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1))
@@ -66,11 +66,11 @@ class NeuralLinear(Method):
     family: Family = Normal()
 
     def within(self, gradients: int, rows: int) -> Self:
-        """All for the features."""
+        """Return the method with the whole budget spent on training the features."""
         return self if self.point is None else dataclasses.replace(self, point=self.point.within(gradients, rows))
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
-        """Features first, then the layer above each."""
+        """Return `size` posteriors: trains the features first, then solves for the layer above each."""
         model = model.marginal()
         self._refuse(model, np.asarray(first_rows(model, data).x)[: door.TRIED_ROWS])
         points: list[Any]
@@ -80,39 +80,39 @@ class NeuralLinear(Method):
             options = dataclasses.replace(options, init=as_params(model, options.init))
             points = self.point.posteriors(model, data, key, size, options)
         keys = jax.random.split(jax.random.fold_in(key, 1), size)
-        return [self._above(point, data, own) for point, own in zip(points, keys, strict=True)]
+        return [self._above(point, data, key_layer) for point, key_layer in zip(points, keys, strict=True)]
 
     def _above(self, point: Point, data: Data | Stream, key: Key) -> LinearLayer:
-        """The posterior of the layer above a network's features."""
+        """Return the posterior of the layer above a network's features."""
         model, params = point.model, point.params
         moments = features.gather(model, model.weights(params), data)
         params, notes = self._tuned(model, params, moments)
         return LinearLayer.given(model, key, params, self.family, moments, notes=(*point.notes, *notes))
 
     def _tuned(self, model: Model, params: Params, moments: Moments) -> tuple[Params, list[str]]:
-        """Unknown scales, and noise where nothing was trained, at the largest evidence."""
+        """The parameters with unknown scales (and noise, if nothing was trained) tuned by the evidence; and notes."""
         notes = []
         if self.family.integrates:
-            notes.append("Given the features noise is integrated out, under the inverse-gamma prior of the family.")
+            notes.append("Given the features, noise is integrated out, under the inverse-gamma prior of the family.")
         free_noise = bool(params.noise) and self.point is None and not self.family.integrates
         if not params.scales and not free_noise:
             return params, notes
         tuned = evidence.maximise(self.family, model, params, moments, free_noise=free_noise)
         if tuned.at_bound:
             warnings.warn(
-                f"The evidence grows beyond a factor of 1,000 in {tuned.at_bound} of {tuned.num} unknowns, which stay "
-                "there: give these a narrower prior, or a number.",
+                f"{tuned.at_bound} of {tuned.num} unknowns stopped at the bound, a factor of 1,000 from their starting "
+                "values, though the evidence still grows: give them narrower priors, or known values.",
                 ConvergenceWarning,
                 stacklevel=2,
             )
         if tuned.num:
             names = "noise and prior scales of the last layer" if free_noise else "prior scales of the last layer"
-            notes.append(f"Given the features unknown {names} maximise the exact evidence.")
+            notes.append(f"Given the features, unknown {names} maximise the exact evidence.")
         layout, weights = model.network.layout(params.weights), model.weights(params)
         return Params(model.prior.raw(weights, tuned.scales, layout), tuned.scales, tuned.noise), notes
 
     def _refuse(self, model: Model, x: np.ndarray) -> None:
-        """InputError, before anything is trained, where there is no closed form or not the memory for it."""
+        """Raise InputError, before anything is trained, if there is no closed form or not enough memory."""
         if not isinstance(model.likelihood, Gaussian):
             raise InputError(
                 "a Gaussian likelihood, whose last layer has an exact posterior",
@@ -124,9 +124,9 @@ class NeuralLinear(Method):
         variances, noise = evidence.beliefs(model, *params).numbers()
         width, outputs = variances.shape
         needed = num_bytes(width, 1 if alike(self.family.unit(noise)[None] / variances) else outputs)
-        if needed > (there := memory.available()):
+        if needed > (available := memory.available()):
             raise InputError(
-                f"a last layer whose covariance fits in {there / 1e9:.1f} GB of memory",
+                f"a last layer whose covariance fits in {available / 1e9:.1f} GB of memory",
                 f"one of {width:,} features, which takes {needed / 1e9:.1f} GB",
                 "Narrow the last hidden layer.",
             )

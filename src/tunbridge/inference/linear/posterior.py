@@ -1,4 +1,4 @@
-"""Fixed features, and the exact distribution of the weights above them."""
+"""`LinearLayer`: the exact posterior of a last layer above fixed features."""
 
 from collections.abc import Callable
 from functools import partial
@@ -33,21 +33,21 @@ class LinearLayer(Posterior):
         w_j \mid \sigma^2, y \sim N(m_j, \sigma^2 (\Phi^\top \Phi + D_j)^{-1}), \qquad
         m_j = (\Phi^\top \Phi + D_j)^{-1} \Phi^\top y_j
 
-    with :math:`\sigma^2` known, or integrated out: then y is Student's t. Predictions are closed forms; a draw is a
-    whole network, as Thompson sampling needs it.
+    with :math:`\sigma^2` known, or integrated out: then y is Student's t. Predictions have closed forms; a draw is a
+    whole network, as needed for Thompson sampling.
 
     Parameters
     ----------
     params
-        Everything at one value: the last layer at its posterior mean.
+        Point values of all parameters, with the last layer at its posterior mean.
     family
-        Of `tunbridge.conjugate`.
+        The conjugate prior, from `tunbridge.conjugate`.
     moments
-        Sums over the rows that were seen.
+        Sums over all rows so far.
     solved
-        The weights given these.
+        The posterior of the weights given `moments`.
     noise
-        The variance of the noise, one or one per output: known, or :math:`1 / E[\sigma^{-2} \mid y]`.
+        The variance of the noise, one value or one per output: known, or :math:`1 / E[\sigma^{-2} \mid y]`.
     log_evidence
         Log p(y | features), exact, at these prior scales.
     """
@@ -61,7 +61,7 @@ class LinearLayer(Posterior):
 
     @staticmethod
     def given(model: Model, key: Key, params: Params, family: Family, moments: Moments, **rest: Any) -> "LinearLayer":
-        """The posterior at features, prior scales and noise of `params`, from sums over rows."""
+        """Return the posterior given the features, prior scales and noise of `params`, from sums over rows."""
         weights = model.weights(params)
         variances, noise = evidence.beliefs(model, weights, params.scales, params.noise).numbers()
         solved = evidence.condition(family, moments, variances, noise)
@@ -74,9 +74,9 @@ class LinearLayer(Posterior):
         return LinearLayer(model, key, params, family, moments, solved, noise, value, **rest)
 
     def update(self, data: Any) -> "LinearLayer":
-        """The posterior after more rows: features, prior scales and noise as they are, nothing is trained.
+        """Return the posterior after more rows, with features, prior scales and known noise unchanged; no training.
 
-        Rows may come in any portions: the result is that of all rows at once.
+        Updating in several portions gives the same result as updating with all rows at once.
         """
         data = as_data(data)
         rows = data.first if isinstance(data, Stream) else data
@@ -88,7 +88,7 @@ class LinearLayer(Posterior):
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Draws of the last layer, and of the noise where it is integrated out; all else is the same in each."""
+        """Draw the last layer, and the noise if it is integrated out; all else is the same in each draw."""
         key_noise, key_weights = jax.random.split(key)
         noise = jnp.broadcast_to(jnp.asarray(self.noise), (num, len(self.noise)))
         if isinstance(self.family, NormalInverseGamma):
@@ -98,7 +98,7 @@ class LinearLayer(Posterior):
         return _draws(self.model, self.params, self.family.integrates, mean, roots, noise, key_weights)
 
     def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws, 100 unless told."""
+        """Return `num` draws, by default 100."""
         return self.sample(key, DRAWS if num is None else num)
 
     @checked
@@ -118,7 +118,7 @@ class LinearLayer(Posterior):
         return NormalPredictive(draws, *jax.device_put((mean, covariance, noise)))
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
-        """One pass: outputs, and their variances in closed form."""
+        """As `Posterior.prepared`, in one pass: outputs, and their variances in closed form."""
         noise = self.family.variance(self.moments, self.solved, self.noise)
         return _at_once, (self.model, self.model.weights(self.params), self.solved.roots, noise)
 
@@ -140,26 +140,26 @@ def _moments(model: Model, weights: PyTree, roots: Array, x: Array) -> tuple[Arr
 
 @partial(jax.jit, static_argnums=2)
 def _draws(model: Model, params: Params, noisy: bool, mean: Array, roots: Array, noise: Array, key: Key) -> Params:
-    """A draw for each variance of the noise, (draws, 1 or outputs), which is unknown where it is noisy."""
+    """One draw for each noise variance, (draws, 1 or outputs); if `noisy`, these become the draws' unknown noise."""
     weights = model.weights(params)
     index = features.last(model, weights).index
     z = jax.random.normal(key, (len(noise), *mean.T.shape), mean.dtype)
 
-    def one(variance: Array, z: Array) -> Params:
+    def draw(variance: Array, z: Array) -> Params:
         drawn = mean + jnp.sqrt(variance)[None] * jnp.sum(roots * z[:, None], axis=2).T
-        found = _with_noise(model, params, variance) if noisy else params
-        return _raw(model, found, features.with_layer(weights, index, drawn))
+        with_noise = _with_noise(model, params, variance) if noisy else params
+        return _raw(model, with_noise, features.with_layer(weights, index, drawn))
 
-    return jax.vmap(one)(noise, z)
+    return jax.vmap(draw)(noise, z)
 
 
 def _with_noise(model: Model, params: Params, variance: Array) -> Params:
-    """The parameters with this variance of the noise, which is unknown."""
+    """The parameters with their unknown noise set to this variance."""
     likelihood: Any = model.likelihood
     (prior,) = transforms.unknowns(likelihood.numbers)
     return params._replace(noise=(transforms.to_real(prior, jnp.sqrt(variance).reshape(prior.shape())),))
 
 
 def _raw(model: Model, params: Params, weights: Any) -> Params:
-    """The parameters with these weights of the network."""
+    """The parameters with these network weights, in the prior's raw coordinates."""
     return params._replace(weights=model.prior.raw(weights, params.scales, model.network.layout(weights)))

@@ -1,4 +1,4 @@
-"""Trained features, and normal weights above them."""
+"""`VariationalLayer`: a normal distribution of last-layer weights above trained features."""
 
 from collections.abc import Callable
 from functools import partial
@@ -29,21 +29,21 @@ class VariationalLayer(Posterior):
     r"""Normal weights :math:`w_j \sim N(m_j, S_j)` of each output j above fixed features :math:`\phi(x)`.
 
     Outputs are normal with mean :math:`m_j^\top \phi` and variance :math:`\phi^\top S_j \phi`. With normal noise a
-    prediction is the normal distribution of their mean and variance, uncertain noise by its mean variance; of classes a
-    link gives the probabilities. A draw is a whole network.
+    prediction is normal, and uncertain noise enters by its mean variance; for classes, a link gives the probabilities.
+    A draw is a whole network.
 
     Parameters
     ----------
     params
-        Everything at one value: the last layer at its mean.
+        Point values of all parameters, with the last layer at its mean.
     roots
-        The roots of :math:`S_j`, (outputs, features, features); the last feature may be the constant.
+        Square roots of :math:`S_j`, (outputs, features, features); the last feature may be the constant.
     width
         The standard deviation of unknown noise on the real line, else ().
     link
         From normal outputs to class probabilities, from `tunbridge.links`.
     curve
-        The optimiser's statistics along the way by name, with a leading axis.
+        The optimiser's statistics by name, over the training steps (leading axis).
     """
 
     params: Params
@@ -54,19 +54,19 @@ class VariationalLayer(Posterior):
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Draws of the last layer, and of the noise where it is unknown; all else is the same in each."""
+        """Draw the last layer, and the noise if it is unknown; all else is the same in each draw."""
         return _draws(self.model, self.params, self.roots, self.width, jax.random.split(key, num))
 
     def one(self) -> Params:
-        """The last layer at its mean."""
+        """Return the network with the last layer at its mean."""
         return self.params
 
     def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws, 100 unless told."""
+        """Return `num` draws, by default 100."""
         return self.sample(key, DRAWS if num is None else num)
 
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
-        """The outputs of drawn networks, computed when they are asked for."""
+        """Return the outputs at x of drawn networks, computed on first use."""
         self.model.check_inputs(self.model.weights(self.params), x)
         return Outputs(self.model, lambda: self.components(key, num), x)
 
@@ -77,14 +77,14 @@ class VariationalLayer(Posterior):
             raise InputError("no num= where the answer has a closed form", f"num={num}", "Leave it out.")
         x = check_x(x)
         draws = self.pushed(x, self.key if key is None else key, None)
-        found = features.blockwise(partial(_answers, self._state), x, self.roots.shape[0] * self.roots.shape[1])
+        answers = features.blockwise(partial(_answers, self._state), x, self.roots.shape[0] * self.roots.shape[1])
         if isinstance(self.model.likelihood, Gaussian):
-            mean, spread, noise = found
+            mean, spread, noise = answers
             return NormalPredictive(draws, *jax.device_put((mean, _diagonal(spread), noise)))
-        return LinkedPredictive(draws, *jax.device_put(found))
+        return LinkedPredictive(draws, *jax.device_put(answers))
 
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
-        """One pass: outputs, and their variances in closed form."""
+        """As `Posterior.prepared`, in one pass: outputs, and their variances in closed form."""
         return _at_once, self._state
 
     @property
@@ -94,7 +94,7 @@ class VariationalLayer(Posterior):
 
 @jax.jit
 def _answers(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> tuple[Array, ...]:
-    """Of numbers the outputs' mean and spread and the noise's variance; of classes what the link says."""
+    """For real y: mean and variance of the outputs, and noise variance; for classes: probabilities from the link."""
     model, params, roots, width, link = state
     outputs, phi = features.evaluate(model, model.weights(params), x)
     spread = bound.spreads(roots, phi[:, 0])
@@ -106,11 +106,11 @@ def _answers(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> tupl
 
 
 def _at_once(state: tuple[Model, Params, Array, PyTree, Link], x: Array) -> Parts:
-    found = _answers(state, x)
+    answers = _answers(state, x)
     if isinstance(state[0].likelihood, Gaussian):
-        mean, spread, noise = found
+        mean, spread, noise = answers
         return Parts(mean, noise, spread)
-    probs, aleatoric = found
+    probs, aleatoric = answers
     return Parts(probs, aleatoric, jnp.maximum(jnp.sum(entr(probs), axis=-1) - aleatoric, 0.0))
 
 
@@ -125,12 +125,12 @@ def _draws(model: Model, params: Params, roots: Array, width: PyTree, keys: Arra
     index = features.last(model, weights).index
     mean = ravel_pytree(weights)[0][index]
 
-    def one(key: Key) -> Params:
+    def draw(key: Key) -> Params:
         key_layer, key_noise = jax.random.split(key)
         z = jax.random.normal(key_layer, roots.shape[:2], roots.dtype)
         drawn = features.with_layer(weights, index, mean + jnp.einsum("jab,jb->aj", roots, z))
-        noise, back = ravel_pytree(params.noise)
+        noise, unravel = ravel_pytree(params.noise)
         moved = noise + ravel_pytree(width)[0] * jax.random.normal(key_noise, noise.shape, noise.dtype)
-        return Params(model.prior.raw(drawn, params.scales, layout), params.scales, back(moved))
+        return Params(model.prior.raw(drawn, params.scales, layout), params.scales, unravel(moved))
 
-    return jax.vmap(one)(keys)
+    return jax.vmap(draw)(keys)

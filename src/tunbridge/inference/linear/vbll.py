@@ -24,14 +24,14 @@ from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Trace
 
 _COPIES = 8
-"""How many arrays of the size of the covariances training holds."""
+"""Number of arrays of the size of the covariances that training holds at once."""
 
 
 class VBLL(Descent):
     r"""The variational Bayesian last layer :cite:p:`harrison2024variational`.
 
-    The weights of the last layer are normal, :math:`q(w_j) = N(m_j, S_j)` with a dense covariance for each output; all
-    weights below, :math:`\theta`, are a point. Both are trained together, on a bound that needs no draws,
+    The weights of the last layer are normal, :math:`q(w_j) = N(m_j, S_j)` with a dense covariance per output; all
+    weights below, :math:`\theta`, are a point estimate. Both are trained together, on a bound that needs no sampling,
 
     .. math::
 
@@ -42,10 +42,10 @@ class VBLL(Descent):
     `Bernoulli`. The prior of the last layer has to be normal and independent. Without hidden layers and with known
     normal noise, q is the exact posterior.
 
-    Unknown prior scales are held at their medians. Unknown noise has a normal q on the real line, but not the one of
-    the largest bound: features that are a point would follow the rows, and send noise to zero. As in `MAP` noise is
-    measured on rows held out during the first half of the steps; q is as wide as these rows leave it. Then features and
-    last layer are trained on all rows, given q of the noise.
+    Unknown prior scales are held at their medians. Unknown noise has a normal q on the real line, which does not
+    maximise the bound: features estimated as a point would overfit, and send the noise to zero. As in `MAP` the noise
+    is measured on held-out rows during the first half of the steps; the width of its q is the uncertainty that these
+    rows leave. Then features and last layer are trained on all rows, given q of the noise.
 
     Parameters
     ----------
@@ -63,16 +63,16 @@ class VBLL(Descent):
     """
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
-        """Networks and priors without such a layer."""
+        """Raise InputError for networks, priors and likelihoods without a closed-form bound."""
         _refuse(model, np.asarray(first_rows(model, data).x)[: door.TRIED_ROWS])
 
     def extra(self, target: Target, params: Params, batch: Data) -> Layer:
-        """A layer that does not spread yet."""
+        """Return a last layer with zero covariance, to be replaced once the noise is measured."""
         index = features.last(target.model, params.weights).index
         return Layer.none(index.shape, params.noise)
 
     def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
-        """The bound, up to a constant."""
+        """Return the bound for the whole data set from one batch, up to a constant."""
         model, layer = target.model, extra.trained
         weights = model.weights(params)
         index = features.last(model, weights).index
@@ -84,26 +84,26 @@ class VBLL(Descent):
         return target.rescale(terms, batch) + target.log_prior_weights(below) - divergence
 
     def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Info]:
-        """One step of the optimiser; the layer begins to spread once the noise is measured."""
+        """Take one optimiser step; the layer gets its initial covariance once the noise is measured."""
         begins = state.step == self._half(state)
-        here = state.measured._replace(weights=state.given) if state.given else state.measured
-        extra = jax.lax.cond(begins, lambda: _begun(target, here, batch), lambda: state.extra)
+        params = state.measured._replace(weights=state.given) if state.given else state.measured
+        extra = jax.lax.cond(begins, lambda: _begun(target, params, batch), lambda: state.extra)
         fresh, info = super().step(key, target, state._replace(extra=extra), batch)
         return fresh._replace(extra=extra._replace(raw=fresh.extra.raw)), info
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """The layer of the last state."""
+        """Return the posterior with the layer of the last state."""
         (trace,) = traces
         params, layer, step = self.reached(trace.state), trace.state.extra, int(trace.state.step)
         notes = self.notes(params, step)
         if step <= self._half(trace.state):
-            notes += ("Stopped before the last layer began to spread: this is the point estimate.",)
+            notes += ("Stopped before the last layer got a covariance: this is the point estimate.",)
         curve = self.curve(trace.state, trace.info)
         return VariationalLayer(model, key, params, layer.roots, layer.width, curve=curve, notes=notes)
 
 
 def _begun(target: Target, params: Params, batch: Data) -> Layer:
-    """As the rows of a batch leave it, were features to stay and the likelihood normal."""
+    """The layer's posterior given a batch, with features fixed and the likelihood taken as normal."""
     model, likelihood = target.model, target.model.likelihood
     outputs, phi = features.evaluate(model, model.weights(params), batch.x)
     curvature = jnp.sum(likelihood.fisher_root(outputs, params.noise) ** 2, axis=2) * batch.weights[:, None]
@@ -113,7 +113,7 @@ def _begun(target: Target, params: Params, batch: Data) -> Layer:
 
 
 def _refuse(model: Model, x: np.ndarray) -> None:
-    """InputError, before anything is trained, where there is no bound or not the memory for it."""
+    """Raise InputError, before anything is trained, if there is no closed-form bound or not enough memory."""
     likelihood: Any = model.likelihood
     if not isinstance(likelihood, bound.KINDS):
         raise InputError(
@@ -125,9 +125,9 @@ def _refuse(model: Model, x: np.ndarray) -> None:
         raise InputError("a known temperature", repr(likelihood.temperature)[:60], "Write likelihoods.Categorical().")
     width, outputs = features.last(model, door.check_layer(model, x).weights).index.shape
     needed = 4 * _COPIES * outputs * width**2
-    if needed > (there := memory.available()):
+    if needed > (available := memory.available()):
         raise InputError(
-            f"covariances of the last layer that fit in {there / 1e9:.1f} GB of memory",
+            f"covariances of the last layer that fit in {available / 1e9:.1f} GB of memory",
             f"{outputs:,} of {width:,} features, which take {needed / 1e9:.1f} GB",
             "Narrow the last hidden layer.",
         )

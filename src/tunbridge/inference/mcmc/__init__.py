@@ -1,1 +1,1 @@
-"""Markov chain Monte Carlo: kernels on the full data, tuned on the way."""
+"""Markov chain Monte Carlo: kernels on the full data, tuned in warm-up."""

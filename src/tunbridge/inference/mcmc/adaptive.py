@@ -26,23 +26,23 @@ Density = Callable[[Array], Array]
 
 
 class AdaptiveState(NamedTuple):
-    """What the next step needs."""
+    """State of an adaptive sampler: the kernel's state, and its tuning."""
 
     chain: Any
-    """The kernel's own state, with a position."""
+    """The kernel's own state, which has a `position`."""
     tuning: Tuning
 
     @property
     def position(self) -> Array:
-        """Everything unknown."""
+        """All unknowns in one vector."""
         return self.chain.position
 
 
 class Adaptive(Sampler):
-    """A sampler whose step size follows the acceptance it meets in warm-up, and whose mass matrix all chains agree on.
+    """A sampler that tunes its step size to an acceptance rate in warm-up, with one mass matrix for all chains.
 
-    A subclass says what one transition is (`move`). Chains begin with the gradient where they are, and with a step of
-    one over the root of the largest curvature there, measured in the prior's scales.
+    A subclass defines one transition (`move`). A chain starts with the gradient at its initial position, and with a
+    step size of one over the square root of the largest curvature there, measured in units of the prior's scales.
     """
 
     step_size: float | None = None
@@ -56,7 +56,7 @@ class Adaptive(Sampler):
             raise InputError("an acceptance between 0 and 1", f"{self.acceptance}", "Try 0.8.")
 
     def begin(self, key: Key, density: Density, position: Array, variance: Array) -> tuple[Any, Array]:
-        """The kernel's first state, and a step size to begin with, in units of the prior's scales."""
+        """Return the kernel's initial state, and an initial step size in units of the prior's scales."""
         chain = blackjax.hmc.init(position, density)
         if self.step_size is not None:
             return chain, jnp.ones((), position.dtype)
@@ -64,22 +64,22 @@ class Adaptive(Sampler):
 
     @abc.abstractmethod
     def move(self, key: Key, density: Density, chain: Any, step_size: Array, inverse_mass: PyTree) -> tuple[Any, Info]:
-        """One transition."""
+        """Return the chain after one transition, and its `Info`."""
 
     def gradient(self, chain: Any) -> Array:
-        """The gradient of the log density where a chain is, as the kernel has left it."""
+        """Gradient of the log density at the chain's position, as stored by the kernel."""
         return chain.logdensity_grad
 
     def wanted(self, num: int) -> Any:
-        """The acceptance that the step size is tuned to, in `num` dimensions."""
+        """Acceptance rate that the step size is tuned to, in `num` dimensions."""
         return self.acceptance
 
     def transition(self, key: Key, density: Density, state: AdaptiveState, step_size: Array) -> tuple[Any, Info]:
-        """One transition, which may differ while there is warm-up."""
+        """Return the chain after one transition, which a subclass may change in warm-up, and its `Info`."""
         return self.move(key, density, state.chain, step_size, state.tuning.inverse_mass)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> AdaptiveState:
-        """The density where the chain starts, and a first step size."""
+        """Initial state: the log density at the start, and a first step size."""
         key_prior, key_begin = jax.random.split(key)
         variance, position = scales.prior_variance(key_prior, target, batch), ravel(params)
         chain, step_size = self.begin(key_begin, log_density(target, batch), position, variance)
@@ -88,7 +88,7 @@ class Adaptive(Sampler):
         return AdaptiveState(chain, tuning.begin(self.mass, variance, step_size, warmup))
 
     def step(self, key: Key, target: Target, state: AdaptiveState, batch: Data) -> tuple[AdaptiveState, Info]:
-        """One transition, and in warm-up what it teaches."""
+        """Make one transition and, in warm-up, update the tuning."""
         tuned, dtype, num = state.tuning, state.position.dtype, state.position.shape[0]
         step_size = tuned.step_size if self.step_size is None else jnp.asarray(self.step_size, dtype)
         chain, info = self.transition(key, log_density(target, batch), state, step_size)
@@ -96,19 +96,19 @@ class Adaptive(Sampler):
         return AdaptiveState(chain, tuned), info
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
-        """When chains agree on a mass matrix and a step size."""
+        """Steps of warm-up after which chains agree on a mass matrix and a step size."""
         return tuning.meetings(warmup)
 
     def report(self, state: AdaptiveState) -> Report:
-        """What a chain has gathered."""
+        """What a chain brings to a meeting: its step size, metric and statistics of its draws."""
         return tuning.report(state.tuning)
 
     def meet(self, key: Key, target: Target, state: AdaptiveState, batch: Data, reports: Any) -> AdaptiveState:
-        """With what all agreed on."""
+        """State with the mass matrix and the step size that all chains agreed on."""
         return state._replace(tuning=tuning.meet(state.tuning, self.mass, reports))
 
     def notes(self, traces: list[Trace]) -> tuple[str, ...]:
-        """The step size that was found."""
+        """The tuned step size; nothing if it was given."""
         if self.step_size is not None:
             return ()
         averaging = traces[0].state.tuning.averaging

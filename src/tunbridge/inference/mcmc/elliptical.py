@@ -1,4 +1,4 @@
-"""Elliptical slice sampling: weights with a normal prior move on ellipses, other unknowns along their axes."""
+"""Elliptical slice sampling: weights with a normal prior move on ellipses, other unknowns one by one."""
 
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from tunbridge.runtime.loop import Options, Run
 
 
 class EllipticalState(NamedTuple):
-    """What the next step needs."""
+    """Position of a chain, and the log density there."""
 
     position: Array
     log_density: Array
@@ -28,26 +28,26 @@ class EllipticalSlice(Sampler):
 
     With :math:`\nu` drawn from the prior of the weights, the chain moves to a point of the ellipse
     :math:`w \cos\theta + \nu \sin\theta` whose likelihood is above a random level. There is no step size, no gradient
-    and no rejection. Unknown noise and prior scales are then moved one by one, given the weights, by slice sampling
-    :cite:p:`neal2003slice` on the real line. Both leave the posterior as it is.
+    and no rejection. Unknown noise and prior scales are then updated one by one, given the weights, by slice sampling
+    :cite:p:`neal2003slice` on the real line. Both updates leave the posterior invariant.
 
-    It does best where the likelihood says little more than the prior: many weak data, few unknowns.
+    It works best where the likelihood adds little to the prior: many weakly informative data, few unknowns.
 
     Parameters
     ----------
     run
-        How long. There is nothing to tune: warm-up is for the chain to arrive.
+        Length of the run. Nothing is tuned: warm-up only lets the chain reach the posterior.
     """
 
     run: Run = Run(warmup=1000, draws=1000, thin=10)
 
     @property
     def gradients_per_step(self) -> int | None:
-        """Densities until a point on the ellipse is accepted."""
+        """None: densities are evaluated until a point on the ellipse is accepted."""
         return None
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
-        """What has no ellipse."""
+        """InputError unless the prior is normal given its scales and the temperature is 1."""
         super().check(model, data, options)
         if not model.prior.gaussian:
             raise InputError(
@@ -57,16 +57,16 @@ class EllipticalSlice(Sampler):
             raise InputError("a temperature of 1", f"{self.run.temperature}", "Use tb.NUTS(), say.")
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> EllipticalState:
-        """The density where the chain starts."""
+        """Initial state, with the log density at the start."""
         return EllipticalState(ravel(params), target.log_density(params, batch))
 
     def step(self, key: Key, target: Target, state: EllipticalState, batch: Data) -> tuple[EllipticalState, Info]:
-        """Weights given the rest, then the rest given the weights."""
+        """Update the weights given the rest, then the rest given the weights."""
         like = shapes(target.model)
         num = size(like.weights)
         key_weights, key_rest = jax.random.split(key)
         weights, rest = state.position[:num], state.position[num:]
-        weights, turns = _turn(key_weights, target, like, weights, rest, batch)
+        weights, evaluations = _move_on_ellipse(key_weights, target, like, weights, rest, batch)
 
         def density(rest: Array) -> Array:
             return target.log_density(unravel(like, jnp.concatenate([weights, rest])), batch)
@@ -74,16 +74,18 @@ class EllipticalSlice(Sampler):
         moved = slice.init(rest, density)
         if rest.shape[0]:
             moved, swept = slice.build_coordinate_kernel(slice.stepping_out)(key_rest, moved, density)
-            turns += swept.num_expansions + swept.num_shrink + 2 * rest.shape[0]
+            evaluations += swept.num_expansions + swept.num_shrink + 2 * rest.shape[0]
         nan = jnp.full_like(moved.logdensity, jnp.nan)
-        info = Info.of(moved.logdensity, nan, jnp.asarray(False), nan, turns + 2)
+        info = Info.of(moved.logdensity, nan, jnp.asarray(False), nan, evaluations + 2)
         return EllipticalState(jnp.concatenate([weights, moved.position]), moved.logdensity), info
 
 
-def _turn(key: Key, target: Target, like: Params, weights: Array, rest: Array, batch: Data) -> tuple[Array, Array]:
-    """A point on an ellipse through the weights and a draw from their prior, and how many points were tried.
+def _move_on_ellipse(
+    key: Key, target: Target, like: Params, weights: Array, rest: Array, batch: Data
+) -> tuple[Array, Array]:
+    """Return a point on an ellipse through the weights and a draw from their prior, and how many points were tried.
 
-    Likelihoods are relative to the current one: the level to be above is then below 0, however large they are.
+    Log likelihoods are taken relative to the current one, so that the slice level is below 0 however large they are.
     """
     model = target.model
 
@@ -93,8 +95,8 @@ def _turn(key: Key, target: Target, like: Params, weights: Array, rest: Array, b
     now = likelihood(weights)
 
     def relative(weights: Array) -> Array:
-        found = likelihood(weights) - now
-        return jnp.where(jnp.isnan(found), -jnp.inf, found)
+        log_ratio = likelihood(weights) - now
+        return jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio)
 
     def from_prior(key: Key, _: Array) -> Array:
         raw, _ = model.prior.sample(key, like.weights, model.network.layout(like.weights))

@@ -1,4 +1,4 @@
-"""Hamiltonian Monte Carlo, and its trajectories that end where they turn back."""
+"""Hamiltonian Monte Carlo with trajectories of given length, and the no-U-turn sampler."""
 
 import math
 
@@ -17,7 +17,7 @@ from tunbridge.inference.sampler import Info
 
 
 def energies(chain: HMCState, momentum: Array, inverse_mass: PyTree) -> Array:
-    """H = potential + kinetic energy."""
+    """H = potential + kinetic energy, at a chain's position with this momentum."""
     return -chain.logdensity + kinetics.default_metric(inverse_mass).kinetic_energy(momentum)
 
 
@@ -25,26 +25,26 @@ class HMC(Adaptive):
     r"""Hamiltonian Monte Carlo :cite:p:`neal2011hmc`.
 
     With momentum :math:`v \sim N(0, M)` the energy is :math:`H(w, v) = -\log \pi(w) + \frac12 v^\top M^{-1} v`.
-    Leapfrog steps follow its flow, and the end is accepted with probability :math:`\min(1, e^{H - H'})`.
-    The number of leapfrog steps is drawn anew for each trajectory, between half and one and a half of the mean, so that
-    no direction returns to where it came from.
+    Leapfrog steps follow its flow, and the end point is accepted with probability :math:`\min(1, e^{H - H'})`.
+    The number of leapfrog steps is drawn anew for each trajectory, between 0.5 and 1.5 times its mean, so that
+    trajectories are periodic in no direction.
 
     Parameters
     ----------
     step_size
-        Of a leapfrog step; None has it tuned to `acceptance`.
+        Leapfrog step size; None tunes it to `acceptance`.
     acceptance
-        The acceptance that the step size is tuned to.
+        Acceptance rate that the step size is tuned to.
     mass
-        The family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
+        Family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
     length
-        Of a trajectory, in posterior standard deviations: a quarter of a turn by default.
+        Length of a trajectory, in posterior standard deviations: a quarter period by default.
     steps
-        Leapfrog steps of every trajectory, in place of `length`.
+        Number of leapfrog steps of every trajectory, in place of `length`.
     max_steps
-        The most leapfrog steps of a trajectory.
+        Largest number of leapfrog steps of a trajectory.
     run
-        How long.
+        Length of the run.
     """
 
     acceptance: float = eqx.field(default=0.9, converter=float)
@@ -54,11 +54,11 @@ class HMC(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """A trajectory of them."""
+        """None: trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):
-        """One trajectory."""
+        """Return the chain after one trajectory, and its `Info`."""
         key_length, key_move = split(key, 2)
         if self.steps is None:
             length = self.length * jax.random.uniform(key_length, (), minval=0.5, maxval=1.5)
@@ -82,7 +82,7 @@ class NUTS(Adaptive):
     step_size, acceptance, mass, run
         As for `HMC`.
     max_depth
-        The most doublings of a trajectory.
+        Largest number of doublings of a trajectory.
     """
 
     acceptance: float = eqx.field(default=0.9, converter=float)
@@ -90,11 +90,11 @@ class NUTS(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """A trajectory of them."""
+        """None: trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):
-        """One trajectory."""
+        """Return the chain after one trajectory, and its `Info`."""
         kernel = blackjax.nuts.build_kernel()
         moved, info = kernel(key, chain, density, step_size, inverse_mass, self.max_depth)
         num = info.num_integration_steps

@@ -1,7 +1,7 @@
-r"""Paths through phase space, step by step: the integrator that Hamiltonian Monte Carlo rests on, and one it cannot.
+r"""Integrators of Hamiltonian dynamics: leapfrog, and explicit Euler for comparison.
 
 The energy is :math:`H(w, v) = U(w) + \frac12 v^\top M^{-1} v` with the potential :math:`U = -\log \pi`. Its flow,
-:math:`\dot w = M^{-1} v,\; \dot v = -\nabla U(w)`, keeps it.
+:math:`\dot w = M^{-1} v,\; \dot v = -\nabla U(w)`, conserves it.
 """
 
 from collections.abc import Callable
@@ -19,12 +19,12 @@ __all__ = ["Path", "euler", "leapfrog"]
 
 
 class Path(NamedTuple):
-    """Where a trajectory went, its start included: leading axis num_steps + 1."""
+    """Points of a trajectory, its start included: leading axis num_steps + 1."""
 
     positions: Array
     momenta: Array
     energies: Array
-    """H along the way, (num_steps + 1,)."""
+    """H along the path, (num_steps + 1,)."""
 
 
 def leapfrog(
@@ -35,28 +35,28 @@ def leapfrog(
     num_steps: int,
     inverse_mass: Any = 1.0,
 ) -> Path:
-    r"""Half a kick, a drift, half a kick :cite:p:`neal2011hmc`.
+    r"""Path of the leapfrog integrator: half a kick, a drift, half a kick :cite:p:`neal2011hmc`.
 
     .. math::
 
         v_{1/2} = v - \tfrac{\epsilon}{2} \nabla U(w), \quad w' = w + \epsilon M^{-1} v_{1/2}, \quad
         v' = v_{1/2} - \tfrac{\epsilon}{2} \nabla U(w')
 
-    Run back with the momentum turned round it ends where it began, and it keeps volume: what a Metropolis step needs.
-    Its energy is wrong by :math:`O(\epsilon^2)`, however long the path.
+    It is reversible (with the momentum negated, the path runs back to its start) and preserves volume, as a Metropolis
+    step requires. Its energy error is :math:`O(\epsilon^2)`, however long the path.
 
     Parameters
     ----------
     log_density
         :math:`\log \pi(w)`, up to a constant.
     position, momentum
-        w and v where it starts, of one shape.
+        Initial w and v, of equal shape.
     step_size
         :math:`\epsilon`.
     num_steps
-        How many steps.
+        Number of steps.
     inverse_mass
-        The diagonal of :math:`M^{-1}`: a number, or one a coordinate.
+        Diagonal of :math:`M^{-1}`: a number, or one per coordinate.
 
     Examples
     --------
@@ -75,14 +75,14 @@ def euler(
     num_steps: int,
     inverse_mass: Any = 1.0,
 ) -> Path:
-    r"""Explicit Euler, to see what goes wrong: neither reversible nor volume preserving.
+    r"""Path of the explicit Euler integrator, for comparison: neither reversible nor volume preserving.
 
     .. math::
 
         w' = w + \epsilon M^{-1} v, \qquad v' = v - \epsilon \nabla U(w)
 
-    The energy of an oscillator grows by the factor :math:`1 + \epsilon^2` a step. A Metropolis step on top of it is
-    not right either: the density of its proposals, their Jacobian included, is not the one of the way back.
+    The energy of a harmonic oscillator grows by the factor :math:`1 + \epsilon^2` per step. A Metropolis step does not
+    correct it either: the density of its proposals, Jacobian included, differs from that of the way back.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def _check(log_density: Callable, position: Array, momentum: Array, num_steps: A
         raise InputError(f"a momentum of the position's shape {position.shape}", f"{momentum.shape}", "Match them.")
     if jnp.shape(inverse_mass) not in ((), position.shape):
         expected = f"an inverse mass of shape () or {position.shape}"
-        raise InputError(expected, f"{jnp.shape(inverse_mass)}", "Give a number, or one a coordinate.")
+        raise InputError(expected, f"{jnp.shape(inverse_mass)}", "Give a number, or one per coordinate.")
     if not isinstance(num_steps, int) or num_steps < 0:
         raise InputError("a whole number of steps, at least 0", f"{num_steps!r}", "Try 10.")
     if (shape := jax.eval_shape(log_density, position).shape) != ():

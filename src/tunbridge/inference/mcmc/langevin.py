@@ -1,4 +1,4 @@
-"""Langevin steps: one gradient and noise, with and without a Metropolis correction."""
+"""Langevin steps: one gradient plus noise, with and without a Metropolis correction."""
 
 from typing import NamedTuple
 
@@ -18,16 +18,17 @@ from tunbridge.runtime.loop import Run, Trace
 
 
 class Step(NamedTuple):
-    """A Langevin step, and what Metropolis and Hastings would say of it."""
+    """A Langevin step, and its Metropolis-Hastings acceptance probability."""
 
     chain: HMCState
     acceptance: Array
 
 
 def langevin(key: Key, density: Density, chain: HMCState, step_size: Array, inverse_mass: PyTree) -> Step:
-    r"""From w to :math:`w' = w + \frac{\epsilon^2}{2} M^{-1} \nabla \log \pi(w) + \epsilon M^{-1} p`, p from N(0, M).
+    r"""Langevin step from w to w', and its Metropolis-Hastings acceptance probability.
 
-    The step back, from w' to w, takes :math:`-p'` in the place of p, where
+    :math:`w' = w + \frac{\epsilon^2}{2} M^{-1} \nabla \log \pi(w) + \epsilon M^{-1} p`, with p drawn from N(0, M).
+    The step back, from w' to w, takes :math:`-p'` in place of p, where
 
     .. math::
 
@@ -48,7 +49,7 @@ def langevin(key: Key, density: Density, chain: HMCState, step_size: Array, inve
 def adjusted(
     key: Key, density: Density, chain: HMCState, step_size: Array, inverse_mass: PyTree
 ) -> tuple[HMCState, Info]:
-    """A step if it is accepted, else where the chain was."""
+    """Return the chain after a Langevin step if that is accepted, else unchanged, and its `Info`."""
     key_noise, key_accept = split(key, 2)
     step = langevin(key_noise, density, chain, step_size, inverse_mass)
     accepted = jax.random.uniform(key_accept, (), step.acceptance.dtype) < step.acceptance
@@ -68,18 +69,18 @@ class MALA(Adaptive):
 
         w' = w + \tfrac{\epsilon^2}{2} M^{-1} \nabla \log \pi(w) + \epsilon M^{-1/2} z
 
-    is proposed and accepted by the rule of Metropolis and Hastings. It is `HMC` with one leapfrog step.
+    is proposed, and accepted by the Metropolis-Hastings rule. It is `HMC` with one leapfrog step.
 
     Parameters
     ----------
     step_size
-        :math:`\epsilon`, in posterior standard deviations; None has it tuned to `acceptance`.
+        :math:`\epsilon`, in posterior standard deviations; None tunes it to `acceptance`.
     acceptance
-        The acceptance that the step size is tuned to :cite:p:`roberts2001optimal`.
+        Acceptance rate that the step size is tuned to :cite:p:`roberts2001optimal`.
     mass
-        The family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
+        Family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
     run
-        How long. A step is one gradient: keep one of several.
+        Length of the run. A step costs one gradient: keep one of several.
     """
 
     acceptance: float = eqx.field(default=0.574, converter=float)
@@ -87,11 +88,11 @@ class MALA(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """One."""
+        """One: each step takes one gradient."""
         return 1
 
     def move(self, key, density, chain, step_size, inverse_mass):
-        """One step, accepted or not."""
+        """Return the chain after one step, accepted or not, and its `Info`."""
         return adjusted(key, density, chain, step_size, inverse_mass)
 
 
@@ -102,22 +103,23 @@ class ULA(Adaptive):
 
         w' = w + \tfrac{\epsilon^2}{2} M^{-1} \nabla \log \pi(w) + \epsilon M^{-1/2} z
 
-    What the steps get wrong stays as a bias, which shrinks with :math:`\epsilon^2`: of N(0, 1) it draws N(0,
-    :math:`1 / (1 - \epsilon^2 / 4)`). In the convention of a drift :math:`h \nabla \log \pi` and noise
-    :math:`\sqrt{2h} \, z`, where :math:`h = \epsilon^2 / 2`, that is :math:`1 / (1 - h / 2)`. A step that is too large
-    explodes, and the run ends with an error. While there is warm-up, steps are accepted or not as by `MALA`, so that
-    the search for a step size throws no chain off.
+    The discretisation error remains as a bias, which shrinks with :math:`\epsilon^2`: for the target N(0, 1) it samples
+    N(0, :math:`1 / (1 - \epsilon^2 / 4)`). In the convention of a drift :math:`h \nabla \log \pi` and noise
+    :math:`\sqrt{2h} \, z`, where :math:`h = \epsilon^2 / 2`, that is :math:`1 / (1 - h / 2)`. With too large a step
+    size the chain diverges, and the run ends with an error. In warm-up, steps are accepted or rejected as in `MALA`,
+    so that no chain diverges while the step size is tuned.
 
     Parameters
     ----------
     step_size
-        :math:`\epsilon`, in posterior standard deviations; None has it tuned.
+        :math:`\epsilon`, in posterior standard deviations; None tunes it to `acceptance`.
     acceptance
-        The step size is tuned to this acceptance, had there been one: the nearer to 1, the smaller the bias.
+        Acceptance rate that a Metropolis correction would have, to which the step size is tuned: the nearer to 1, the
+        smaller the bias.
     mass
-        The family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
+        Family of M: `tb.mass.Diagonal`, `Dense` or `LowRank`.
     run
-        How long. A step is one gradient: keep one of several.
+        Length of the run. A step costs one gradient: keep one of several.
     """
 
     acceptance: float = eqx.field(default=0.95, converter=float)
@@ -125,16 +127,16 @@ class ULA(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """One."""
+        """One: each step takes one gradient."""
         return 1
 
     def move(self, key, density, chain, step_size, inverse_mass):
-        """One step."""
+        """Return the chain after one step, and its `Info`."""
         step = langevin(key, density, chain, step_size, inverse_mass)
         return step.chain, _info(step.chain, step)
 
     def transition(self, key, density, state, step_size):
-        """One step; in warm-up, one of MALA."""
+        """Return the chain after one step, in warm-up one of `MALA`, and its `Info`."""
 
         def take(move):
             return lambda: move(key, density, state.chain, step_size, state.tuning.inverse_mass)
@@ -142,5 +144,5 @@ class ULA(Adaptive):
         return jax.lax.cond(state.tuning.left > 0, take(adjusted), take(self.move))
 
     def notes(self, traces: list[Trace]) -> tuple[str, ...]:
-        """The step size, and what it does."""
+        """The tuned step size, and that the draws are biased by it."""
         return (*super().notes(traces), "Biased by its step size: no step was rejected.")

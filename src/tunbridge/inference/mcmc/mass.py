@@ -1,6 +1,6 @@
-"""Mass matrices: the metric under which the posterior looks round, learnt from what all chains have seen.
+"""Mass matrices: metrics in which the posterior is nearly isotropic, estimated from the draws of all chains.
 
-It is held as the inverse mass matrix, an estimate of the posterior covariance, in the form that the kernels take.
+They are held as inverse mass matrices, estimates of the posterior covariance, in the form that the kernels take.
 """
 
 import abc
@@ -19,66 +19,66 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 
 _PRIOR_DRAWS = 5.0
-"""How many draws the metric so far counts for, at a thousandth of its size: a variance is never estimated as zero."""
+"""Pseudo-draws with a thousandth of the current variance, added so that no variance is estimated as zero."""
 
 
 class Mass(Module):
-    """A family of mass matrices, and how one is estimated from draws."""
+    """A family of mass matrices, and how its members are estimated from draws."""
 
     @abc.abstractmethod
     def first(self, variance: Array) -> PyTree:
-        """The inverse mass matrix with this diagonal, (dimensions,)."""
+        """Inverse mass matrix with this diagonal, (dimensions,)."""
 
     @abc.abstractmethod
     def nothing(self, num: int) -> PyTree:
-        """What one chain has gathered before its first draw, in `num` dimensions."""
+        """Statistics of one chain before its first draw, in `num` dimensions."""
 
     @abc.abstractmethod
     def add(self, gathered: PyTree, position: Array, slope: Array) -> PyTree:
-        """One draw more, with the gradient of the log density there."""
+        """Statistics after one more draw, with the gradient of the log density there."""
 
     @abc.abstractmethod
     def estimate(self, gathered: PyTree, current: PyTree) -> PyTree:
-        """The inverse mass matrix from what all chains gathered (a leading axis); `current` if that is too little."""
+        """Inverse mass matrix from the statistics of all chains (a leading axis); `current` if draws are too few."""
 
 
 class Diagonal(Mass):
-    """The marginal variances, over the draws of all chains."""
+    """A diagonal matrix: the marginal variances, pooled over the draws of all chains."""
 
     def first(self, variance: Array) -> Array:
-        """The variances themselves."""
+        """The variances themselves, as a vector."""
         return variance
 
     def nothing(self, num: int) -> PyTree:
-        """No draws."""
+        """Statistics without any draws."""
         return welford_algorithm(True)[0](num)
 
     def add(self, gathered: PyTree, position: Array, slope: Array) -> PyTree:
-        """Welford's update."""
+        """Statistics after Welford's update."""
         return welford_algorithm(True)[1](gathered, position)
 
     def estimate(self, gathered: PyTree, current: Array) -> Array:
-        """Shrunk a little towards the current one."""
+        """Pooled variances, shrunk a little (see `_PRIOR_DRAWS`)."""
         return _shrunk(*_pooled(gathered), current)
 
 
 class Dense(Mass):
-    """The covariance matrix, over the draws of all chains: for some hundred unknowns at most."""
+    """The full covariance matrix, pooled over the draws of all chains: for some hundred unknowns at most."""
 
     def first(self, variance: Array) -> Array:
-        """A diagonal matrix."""
+        """A diagonal matrix in dense form."""
         return jnp.diag(variance)
 
     def nothing(self, num: int) -> PyTree:
-        """No draws."""
+        """Statistics without any draws."""
         return welford_algorithm(False)[0](num)
 
     def add(self, gathered: PyTree, position: Array, slope: Array) -> PyTree:
-        """Welford's update."""
+        """Statistics after Welford's update."""
         return welford_algorithm(False)[1](gathered, position)
 
     def estimate(self, gathered: PyTree, current: Array) -> Array:
-        """Its correlations shrunk by the number of dimensions, as fewer draws than these leave it singular."""
+        """Pooled covariance, with correlations shrunk: with fewer draws than dimensions it would be singular."""
         count, covariance = _pooled(gathered)
         diagonal = jnp.diag(_shrunk(count, jnp.diagonal(covariance), jnp.diagonal(current)))
         trust = count / (count + covariance.shape[-1])
@@ -86,7 +86,7 @@ class Dense(Mass):
 
 
 class Gathered(NamedTuple):
-    """The last draws of a chain and the gradients there."""
+    """The last draws of a chain, and the gradients there."""
 
     draws: Array
     slopes: Array
@@ -94,16 +94,16 @@ class Gathered(NamedTuple):
 
 
 class LowRank(Mass):
-    r"""A diagonal and some directions, :math:`D^{1/2} (I + U (\Lambda - I) U^\top) D^{1/2}`, from draws and gradients.
+    r"""A diagonal and a few directions, :math:`D^{1/2} (I + U (\Lambda - I) U^\top) D^{1/2}`, from draws and gradients.
 
     It minimises the Fisher divergence of the draws :cite:p:`seyboldt2026preconditioning`.
 
     Parameters
     ----------
     rank
-        How many directions.
+        Number of directions.
     window
-        How many of a chain's last draws are looked at.
+        Number of a chain's last draws that are used.
     """
 
     rank: int = eqx.field(static=True, default=10)
@@ -116,30 +116,30 @@ class LowRank(Mass):
             )
 
     def first(self, variance: Array) -> LowRankInverseMassMatrix:
-        """No directions yet."""
+        """A diagonal matrix, without directions."""
         num, rank = variance.shape[0], min(self.rank, variance.shape[0])
         return LowRankInverseMassMatrix(jnp.sqrt(variance), jnp.eye(num, rank), jnp.ones(rank))
 
     def nothing(self, num: int) -> Gathered:
-        """No draws."""
+        """Statistics without any draws."""
         return Gathered(jnp.zeros((self.window, num)), jnp.zeros((self.window, num)), jnp.zeros((), jnp.int32))
 
     def add(self, gathered: Gathered, position: Array, slope: Array) -> Gathered:
-        """In the place of the oldest."""
+        """Store the draw and its gradient in place of the oldest."""
         place = gathered.num % self.window
-        draws, slopes = gathered.draws.at[place].set(position), gathered.slopes.at[place].set(slope)
-        return Gathered(draws, slopes, gathered.num + 1)
+        draws, gradients = gathered.draws.at[place].set(position), gathered.slopes.at[place].set(slope)
+        return Gathered(draws, gradients, gathered.num + 1)
 
     def estimate(self, gathered: Gathered, current: LowRankInverseMassMatrix) -> LowRankInverseMassMatrix:
-        """From the last draws of all chains, once every chain has as many as the window."""
-        draws, slopes = (a.reshape(-1, a.shape[-1]) for a in (gathered.draws, gathered.slopes))
-        found = fisher_score_low_rank(draws, slopes, current.lam.shape[0])
+        """Estimate from the last draws of all chains, once every chain has filled its window."""
+        draws, gradients = (a.reshape(-1, a.shape[-1]) for a in (gathered.draws, gathered.slopes))
+        matrix = fisher_score_low_rank(draws, gradients, current.lam.shape[0])
         enough = jnp.all(gathered.num >= self.window)
-        return jax.tree.map(lambda new, old: jnp.where(enough, new, old), found, current)
+        return jax.tree.map(lambda new, old: jnp.where(enough, new, old), matrix, current)
 
 
 def _pooled(gathered: Any) -> tuple[Array, Array]:
-    """The number of draws of all chains, and their (co)variance about the common mean."""
+    """Number of draws in all chains, and their (co)variance about the common mean."""
     count = jnp.sum(gathered.sample_size).astype(gathered.mean.dtype)
     share = gathered.sample_size / jnp.maximum(count, 1.0)
     mean = jnp.tensordot(share, gathered.mean, axes=1)

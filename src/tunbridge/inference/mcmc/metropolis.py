@@ -19,15 +19,15 @@ from tunbridge.inference.sampler import Info
 from tunbridge.runtime.loop import Run, Trace
 
 _BEST = 2.38
-"""The best step in d dimensions is this over the root of d, in standard deviations of a normal target."""
+"""The optimal step in d dimensions is this over the square root of d, in standard deviations of a normal target."""
 
 
 @runtime_checkable
 class Proposal(Protocol):
-    """Where a chain may go next. Positions hold everything unknown in one vector."""
+    """A proposal distribution. Positions hold all unknowns in one vector."""
 
     def sample(self, key: Key, position: Array) -> Array:
-        """A new position."""
+        """Draw a proposed position."""
         ...
 
     def log_density(self, new: Array, old: Array) -> Scalar | None:
@@ -36,23 +36,23 @@ class Proposal(Protocol):
 
 
 class NormalSteps(Module):
-    """Steps of a normal distribution: symmetric."""
+    """Normal steps, a symmetric proposal."""
 
     step_size: Array
     inverse_mass: PyTree
 
     def sample(self, key: Key, position: Array) -> Array:
-        r""":math:`w + \epsilon M^{-1/2} z`."""
+        r"""Draw :math:`w + \epsilon M^{-1/2} z`."""
         metric = kinetics.default_metric(self.inverse_mass)
         return position + self.step_size * jax.grad(metric.kinetic_energy)(metric.sample_momentum(key, position))
 
     def log_density(self, new: Array, old: Array) -> None:
-        """None: as likely to and fro."""
+        """None: the proposal is symmetric."""
         return
 
 
 def metropolis(key: Key, density: Density, chain: RWState, proposal: Proposal) -> tuple[RWState, Array]:
-    r"""One transition, and its probability of acceptance.
+    r"""Return the chain after one transition, and the acceptance probability.
 
     .. math::
 
@@ -77,24 +77,25 @@ class RandomWalk(Adaptive):
 
         \min\Big(1, \frac{\pi(w') \, q(w \mid w')}{\pi(w) \, q(w' \mid w)}\Big).
 
-    Normal steps :math:`w' = w + \epsilon M^{-1/2} z` are symmetric, so that q drops out. No gradients are needed, and
-    the price is a chain that takes some d times as many steps as there are unknowns: for small problems, and as a
-    yardstick.
+    Normal steps :math:`w' = w + \epsilon M^{-1/2} z` are symmetric, so that q drops out. No gradients are needed, at
+    the cost of a chain that takes about d times as many steps, d the number of unknowns: for small problems, and as a
+    baseline.
 
     Parameters
     ----------
     step_size
-        Of the normal steps, in posterior standard deviations; None has it tuned to `acceptance`.
+        Size of the normal steps, in posterior standard deviations; None tunes it to `acceptance`.
     acceptance
-        What the step size is tuned to; None takes 0.234, or 0.44 in one dimension :cite:p:`roberts2001optimal`.
+        Acceptance rate that the step size is tuned to; None is 0.234, or 0.44 in one dimension
+        :cite:p:`roberts2001optimal`.
     mass
-        The family of M: `tb.mass.Diagonal` or `Dense`.
+        Family of M: `tb.mass.Diagonal` or `Dense`.
     proposal
-        In place of normal steps: an equinox Module with ``sample(key, position)``, which gives a new position, and
-        ``log_density(new, old)``, which gives :math:`\log q(\text{new} \mid \text{old})` or, if q is symmetric, None.
-        Nothing of it is tuned.
+        Replaces the normal steps: an equinox Module with ``sample(key, position)``, which returns a new position, and
+        ``log_density(new, old)``, which returns :math:`\log q(\text{new} \mid \text{old})` or, if q is symmetric, None.
+        It is not tuned.
     run
-        How long. Steps are cheap and small: keep one of several.
+        Length of the run. Steps are cheap and small: keep one of several.
 
     Examples
     --------
@@ -133,11 +134,11 @@ class RandomWalk(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """One density."""
+        """One evaluation of the density."""
         return 1
 
     def begin(self, key, density, position, variance):
-        """The density where the chain starts, and the best step for a posterior as wide as the prior."""
+        """Initial chain, and the optimal step size for a posterior as wide as the prior."""
         first = _BEST / jnp.sqrt(jnp.asarray(position.shape[0], position.dtype))
         return random_walk.init(position, density), first
 
@@ -146,18 +147,18 @@ class RandomWalk(Adaptive):
         return jnp.zeros_like(chain.position)
 
     def wanted(self, num: int) -> Any:
-        """0.234, or 0.44 in one dimension, unless told."""
+        """`acceptance` if given, else 0.234, or 0.44 in one dimension."""
         if self.acceptance is not None:
             return self.acceptance
         return 0.44 if num == 1 else 0.234
 
     def move(self, key, density, chain, step_size, inverse_mass):
-        """One proposal."""
+        """Return the chain after one proposal, and its `Info`."""
         proposal = NormalSteps(step_size, inverse_mass) if self.proposal is None else self.proposal
         moved, acceptance = metropolis(key, density, chain, proposal)
         nan = jnp.full_like(moved.logdensity, jnp.nan)
         return moved, Info.of(moved.logdensity, acceptance, jnp.asarray(False), nan, 1)
 
     def notes(self, traces: list[Trace]) -> tuple[str, ...]:
-        """The step size, or the proposal."""
+        """The tuned step size, or the name of the proposal."""
         return super().notes(traces) if self.proposal is None else (f"Proposals of {type(self.proposal).__name__}.",)

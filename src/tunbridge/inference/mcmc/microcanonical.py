@@ -24,33 +24,33 @@ from tunbridge.model.model import Target
 from tunbridge.runtime.loop import Run, Trace
 
 _MEMORY = 149.0 / 151.0
-"""How much of the past the estimate of the step size keeps at each step: about 150 steps."""
+"""Decay, at each step, of the statistics that the step size is computed from: a memory of about 150 steps."""
 _TRUST = 1.5
 _ROUNDING = 32.0
-"""Energy errors of that many units in the last place of the energy say nothing: far from the mode it is large."""
+"""Energy errors up to this many units in the last place are rounding: far from the mode the energy is large."""
 _MOST_CHANGE = 1.5
-"""By which factor a step may change the step size."""
+"""Largest factor by which the step size changes in one step."""
 _ORDER = 6.0
 """The variance of the energy error grows with this power of the step size."""
 _BATCHES = 20
-"""Into how many batches a window of warm-up is cut to measure autocorrelation."""
+"""Number of batches into which a window of warm-up is cut to measure autocorrelation."""
 _WINDOW = 0.4
-"""The window before the last but one meeting, as a share of warm-up."""
+"""Length of the window before the last meeting but one, as a share of warm-up."""
 _REFRESH = 0.4
-"""Momentum is forgotten over this share of the autocorrelation length."""
+"""L, the momentum decoherence length, as a share of the autocorrelation length."""
 
 
 class Errors(NamedTuple):
-    """What energy errors have said of the step size so far."""
+    """Running statistics of the energy errors, from which the step size is computed."""
 
     weight: Array
     ratio: Array
-    """The weighted sum of squared errors, wanted = 1, as the current step size would have made them."""
+    """Weighted sum of squared errors over their target variance, rescaled to the current step size."""
     most: Array
     """A step size above which steps have failed."""
 
     def step_size(self, current: Array) -> tuple[Array, "Errors"]:
-        """The one whose energy errors have the variance that is wanted, and the errors as it would make them."""
+        """Step size whose energy errors have the target variance, and the statistics rescaled to it."""
         known = self.weight > 0
         factor = jnp.where(known, jnp.where(known, self.ratio / self.weight, 1.0) ** (-1.0 / _ORDER), 1.0)
         factor = jnp.clip(factor, 1.0 / _MOST_CHANGE, _MOST_CHANGE)
@@ -59,7 +59,7 @@ class Errors(NamedTuple):
 
 
 class Batches(NamedTuple):
-    """The means of consecutive batches of positions: their spread tells how long the chain remembers."""
+    """Means of consecutive batches of positions: their variance measures the autocorrelation of the chain."""
 
     total: Array
     num: Array
@@ -67,29 +67,29 @@ class Batches(NamedTuple):
 
 
 class MCLMCState(NamedTuple):
-    """What the next step needs."""
+    """State of a chain: the kernel's state, what is tuned, and the statistics of warm-up."""
 
     chain: IntegratorState
     step_size: Array
     length: Array
-    """L, over which momentum is forgotten, in posterior standard deviations."""
+    """L, the momentum decoherence length, in posterior standard deviations."""
     inverse_mass: Array
     errors: Errors
     gathered: PyTree
     batches: Batches
     batch: Array
-    """Steps a batch."""
+    """Steps per batch."""
     left: Array
-    """Meetings that lie ahead."""
+    """Number of meetings still to come."""
 
     @property
     def position(self) -> Array:
-        """Everything unknown."""
+        """All unknowns in one vector."""
         return self.chain.position
 
 
 class Report(NamedTuple):
-    """What a chain tells the others."""
+    """What a chain brings to a meeting."""
 
     step_size: Array
     gathered: PyTree
@@ -106,20 +106,20 @@ class MCLMC(Sampler):
         \dot w = u, \qquad
         \dot u = (1 - u u^\top) \Big( \frac{\nabla \log \pi(w)}{d - 1} \, dt + \eta \, dW \Big),
 
-    so that w wanders through the posterior. There is no rejection: what the steps get wrong stays as a bias, which
+    so that w wanders through the posterior. There is no rejection: the discretisation error remains as a bias, which
     shrinks with the variance of the energy error. All chains share one step size, one mass matrix and one L, agreed on
-    in warm-up: unadjusted chains with steps of their own would be biased each in its own way.
+    in warm-up: with step sizes of their own, unadjusted chains would each have a different bias.
 
     Parameters
     ----------
     step_size
-        In posterior standard deviations times the root of the number of unknowns; None has it tuned.
+        Step size, in posterior standard deviations times the square root of the number of unknowns; None tunes it.
     energy_variance
-        The variance of the energy error, a dimension, that the step size is tuned to.
+        Variance of the energy error, per dimension, that the step size is tuned to.
     length
-        L, over which momentum is forgotten; None has it tuned to the autocorrelation.
+        L, the momentum decoherence length; None tunes it to the autocorrelation.
     run
-        How long. A step is two gradients: keep one of several.
+        Length of the run. A step costs two gradients: keep one of several.
     """
 
     step_size: float | None = None
@@ -135,21 +135,21 @@ class MCLMC(Sampler):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """Two."""
+        """Two gradients."""
         return 2
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> MCLMCState:
-        """A random direction; a first step from the curvature at the start."""
+        """Initial state: a random direction, and a step size from the curvature at the start."""
         key_prior, key_curvature, key_momentum = jax.random.split(key, 3)
         density, position = log_density(target, batch), ravel(params)
         num = position.shape[0]
         if num < 2:
-            raise InputError("at least 2 unknowns", f"{num}", "Use tb.NUTS(): at fixed energy one has nowhere to turn.")
+            raise InputError("at least 2 unknowns", f"{num}", "Use tb.NUTS(): fixed energy needs two dimensions.")
         chain = mclmc.init(position, density, key_momentum)
         variance = scales.prior_variance(key_prior, target, batch)
-        most = scales.curvature(key_curvature, jax.grad(density), position, variance)
+        curvature = scales.curvature(key_curvature, jax.grad(density), position, variance)
         root = jnp.sqrt(jnp.asarray(num, position.dtype))
-        step_size = 0.5 * root / jnp.sqrt(most) if self.step_size is None else self.step_size
+        step_size = 0.5 * root / jnp.sqrt(curvature) if self.step_size is None else self.step_size
         size = jnp.maximum(warmup * _WINDOW / _BATCHES, 1.0)
         return MCLMCState(
             chain,
@@ -164,29 +164,29 @@ class MCLMC(Sampler):
         )
 
     def step(self, key: Key, target: Target, state: MCLMCState, batch: Data) -> tuple[MCLMCState, Info]:
-        """One step, and in warm-up what it teaches."""
+        """Make one step and, in warm-up, update the tuning."""
         kernel, density = mclmc.build_kernel(), log_density(target, batch)
-        chain, moved = kernel(key, state.chain, density, state.inverse_mass, state.length, state.step_size)
+        chain, kernel_info = kernel(key, state.chain, density, state.inverse_mass, state.length, state.step_size)
         nan = jnp.full_like(chain.logdensity, jnp.nan)
-        info = Info.of(chain.logdensity, nan, ~moved.nonans, nan, 2)
+        info = Info.of(chain.logdensity, nan, ~kernel_info.nonans, nan, 2)
         state = jax.lax.cond(
             state.left > 0,
-            lambda: self._learn(state._replace(chain=chain), moved),
+            lambda: self._learn(state._replace(chain=chain), kernel_info),
             lambda: state._replace(chain=chain),
         )
         return state, info
 
-    def _learn(self, state: MCLMCState, moved: mclmc.MCLMCInfo) -> MCLMCState:
+    def _learn(self, state: MCLMCState, kernel_info: mclmc.MCLMCInfo) -> MCLMCState:
         num, position = state.position.shape[0], state.position
-        rounding = _ROUNDING * jnp.finfo(position.dtype).eps * moved.logdensity
-        squared = jnp.maximum(moved.energy_change**2 - rounding**2, 0.0)
+        rounding = _ROUNDING * jnp.finfo(position.dtype).eps * kernel_info.logdensity
+        squared = jnp.maximum(kernel_info.energy_change**2 - rounding**2, 0.0)
         xi = squared / (num * self.energy_variance) + 1e-8
         trust = jnp.exp(-0.5 * (jnp.log(xi) / (_ORDER * _TRUST)) ** 2)
         weight, ratio, most = state.errors
         errors = Errors(
-            jnp.where(moved.nonans, _MEMORY * weight + trust, weight),
-            jnp.where(moved.nonans, _MEMORY * ratio + trust * xi, ratio),
-            jnp.where(moved.nonans, most, 0.8 * state.step_size),
+            jnp.where(kernel_info.nonans, _MEMORY * weight + trust, weight),
+            jnp.where(kernel_info.nonans, _MEMORY * ratio + trust * xi, ratio),
+            jnp.where(kernel_info.nonans, most, 0.8 * state.step_size),
         )
         step_size = state.step_size
         if self.step_size is None:
@@ -199,22 +199,22 @@ class MCLMC(Sampler):
         )
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
-        """When chains agree on a mass matrix, a step size and L."""
+        """Steps of warm-up after which chains agree on a mass matrix, a step size and L."""
         return tuning.meetings(warmup)
 
     def report(self, state: MCLMCState) -> Report:
-        """What a chain has gathered."""
+        """What a chain brings to a meeting: its step size and the statistics of its draws."""
         return Report(state.step_size, state.gathered, state.batches.means)
 
     def meet(self, key: Key, target: Target, state: MCLMCState, batch: Data, reports: Report) -> MCLMCState:
-        """One mass matrix, one step size and one L for all."""
+        """State with one mass matrix, one step size and one L for all chains."""
         learns, measures = tuning.learns(state.left), state.left == 2
         step_size = jnp.exp(jnp.median(jnp.log(reports.step_size)))
         variance = Diagonal().estimate(reports.gathered, state.inverse_mass)
         length = state.length
         if self.length is None:
-            remembered = _autocorrelation(reports, state.batch)
-            length = jnp.where(measures, _REFRESH * step_size * remembered, length)
+            autocorrelation = _autocorrelation(reports, state.batch)
+            length = jnp.where(measures, _REFRESH * step_size * autocorrelation, length)
         zeros = jax.tree.map(jnp.zeros_like, (state.gathered, state.batches))
         return state._replace(
             step_size=step_size,
@@ -244,7 +244,7 @@ def _batched(batches: Batches, position: Array, size: Array) -> Batches:
 
 
 def _autocorrelation(reports: Report, size: Array) -> Array:
-    """Steps from one independent draw to the next: batch size x variance of batch means / variance, on average."""
+    """Autocorrelation time in steps, averaged over unknowns: batch size x variance of batch means / variance."""
     between = jnp.sum(reports.means.m2, axis=0) / jnp.maximum(jnp.sum(reports.means.sample_size - 1), 1)
     within = jnp.sum(reports.gathered.m2, axis=0) / jnp.maximum(jnp.sum(reports.gathered.sample_size - 1), 1)
     ratio = size * between / jnp.where(within > 0, within, jnp.inf)
@@ -254,23 +254,24 @@ def _autocorrelation(reports: Report, size: Array) -> Array:
 class AdjustedMCLMC(Adaptive):
     r"""Microcanonical dynamics with a Metropolis correction :cite:p:`robnik2023microcanonical`.
 
-    Trajectories at fixed energy, begun in a random direction and accepted by their energy error: exact, at the price of
-    smaller steps than `MCLMC` takes. The number of steps is drawn anew for each trajectory.
+    Trajectories at fixed energy start in a random direction and are accepted by their energy error: exact, at the cost
+    of smaller steps than `MCLMC` takes. The number of steps is drawn anew for each trajectory.
 
     Parameters
     ----------
     step_size
-        In posterior standard deviations times the root of the number of unknowns; None has it tuned to `acceptance`.
+        Step size, in posterior standard deviations times the square root of the number of unknowns; None tunes it to
+        `acceptance`.
     acceptance
-        The acceptance that the step size is tuned to.
+        Acceptance rate that the step size is tuned to.
     mass
         `tb.mass.Diagonal`, or `LowRank`.
     length
-        Of a trajectory, in posterior standard deviations of one unknown: a quarter of a turn by default.
+        Length of a trajectory, in posterior standard deviations of one unknown: about a quarter period by default.
     max_steps
-        The most steps of a trajectory.
+        Largest number of steps of a trajectory.
     run
-        How long.
+        Length of the run.
     """
 
     acceptance: float = eqx.field(default=0.9, converter=float)
@@ -279,11 +280,11 @@ class AdjustedMCLMC(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """A trajectory of them."""
+        """None: trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):
-        """One trajectory."""
+        """Return the chain after one trajectory, and its `Info`."""
         key_length, key_move = split(key, 2)
         root = jnp.sqrt(jnp.asarray(chain.position.shape[0], step_size.dtype))
         length = self.length * jax.random.uniform(key_length, (), minval=0.5, maxval=1.5)

@@ -1,4 +1,4 @@
-"""Sequential Monte Carlo: a crowd of particles on its way from the prior to the posterior."""
+"""Sequential Monte Carlo: particles that move from the prior to the posterior in stages."""
 
 from typing import NamedTuple
 
@@ -23,24 +23,24 @@ from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Trace, Train
 
 _LENGTH = 1.5
-"""Of a trajectory, in standard deviations of the particles: near a quarter of a turn."""
+"""Mean length of a trajectory, in standard deviations of the particles: about a quarter period."""
 _MOST_STEPS = 64
-"""Leapfrog steps a trajectory."""
+"""Largest number of leapfrog steps per trajectory."""
 
 
 class SMCState(NamedTuple):
-    """What the next stage needs."""
+    """Particles, how far they have come, the log evidence so far, and their step size."""
 
     particles: Array
     """(particles, unknowns), equally weighted."""
     exponent: Array
-    """The power of the likelihood whose posterior they are draws from: 0 is the prior, 1 the posterior."""
+    """Power of the likelihood in the density that they are drawn from: 0 is the prior, 1 the posterior."""
     log_evidence: Array
     step_size: Array
 
 
 class Info(NamedTuple):
-    """How a stage went."""
+    """Statistics of one stage."""
 
     result: Array
     exponent: Array
@@ -53,23 +53,23 @@ class TemperedSMC(Iterative):
 
     Particles drawn from the prior pass through the densities :math:`p(w) \, p(y \mid w)^{\lambda}`, with
     :math:`\lambda` growing from 0 to 1. In each stage :math:`\lambda` grows until the weights
-    :math:`p(y \mid w)^{\Delta\lambda}` have the effective sample size that is asked for; particles are drawn again by
-    their weights, and each is moved by some Hamiltonian trajectories with the new density, whose mass matrix is the
-    particles' variance. Modes that are far apart keep their shares, and the mean weights multiply to an estimate of
-    the evidence, `Draws.log_evidence`.
+    :math:`p(y \mid w)^{\Delta\lambda}` have the requested effective sample size; particles are resampled by their
+    weights, and each is moved by a few Hamiltonian trajectories for the new density, preconditioned with the
+    particles' variance. Modes that are far apart keep their shares, and the product of the mean weights estimates the
+    evidence, `Draws.log_evidence`.
 
     Parameters
     ----------
     particles
-        How many. The standard error of the log evidence falls as one over their root.
+        Number of particles. The standard error of the log evidence falls as one over its square root.
     mutations
-        Trajectories a stage.
+        Trajectories per stage.
     ess
-        The effective sample size of a stage's weights, as a share of the particles: nearer to 1 takes more stages.
+        Effective sample size of a stage's weights, as a share of the particles: nearer to 1 takes more stages.
     acceptance
-        Of trajectories, which the step size follows from stage to stage.
+        Acceptance rate of trajectories that the step size is tuned to from stage to stage.
     stages
-        The most stages: a run that has not reached the posterior by then is refused.
+        Largest number of stages: a run that has not reached the posterior by then is an error.
     """
 
     particles: int = eqx.field(static=True, default=2000)
@@ -89,18 +89,18 @@ class TemperedSMC(Iterative):
 
     @property
     def duration(self) -> Train:
-        """At most so many stages, each on all the data."""
+        """At most `stages` steps, each a stage on all the data."""
         return Train(steps=self.stages)
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
-        """What has no likelihood as a whole, or no start at the prior."""
+        """InputError for a stream, which lacks the likelihood of all rows, or for a start other than the prior."""
         if isinstance(data, Stream):
             raise InputError("all rows in memory, as tb.Data", "a stream of batches", "Use a method with batch_size=.")
         if options.init is not None:
             raise InputError("no init=", type(options.init).__name__, "Leave it out: particles start at the prior.")
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> SMCState:
-        """Particles from the prior."""
+        """Initial state: particles drawn from the prior."""
 
         def draw(key_draw: Key) -> Array:
             return ravel(target.model.sample_params(key_draw, batch.x))
@@ -110,14 +110,14 @@ class TemperedSMC(Iterative):
         return SMCState(particles, zero, zero, zero + particles.shape[1] ** -0.25)
 
     def step(self, key: Key, target: Target, state: SMCState, batch: Data) -> tuple[SMCState, Info]:
-        """One stage; nothing more once the posterior is reached."""
+        """Run one stage; do nothing once the posterior is reached."""
 
-        def rest() -> tuple[SMCState, Info]:
+        def stay() -> tuple[SMCState, Info]:
             info = Info(jnp.asarray(Result.SUCCESSFUL, jnp.int32), state.exponent, zero, state.log_evidence)
             return state, info
 
         zero = jnp.zeros_like(state.exponent)
-        return jax.lax.cond(self.done(state), rest, lambda: self._stage(key, target, state, batch))
+        return jax.lax.cond(self.done(state), stay, lambda: self._stage(key, target, state, batch))
 
     def _stage(self, key: Key, target: Target, state: SMCState, batch: Data) -> tuple[SMCState, Info]:
         like, (key_choice, key_moves) = shapes(target.model), jax.random.split(key)
@@ -145,14 +145,14 @@ class TemperedSMC(Iterative):
         return SMCState(particles, exponent, log_evidence, step_size), Info(result, exponent, acceptance, log_evidence)
 
     def _move(self, key: Key, density: Density, particles: Array, step_size: Array) -> tuple[Array, Array, Array]:
-        """Trajectories of all particles, their step size after each following the acceptance; the last acceptance."""
+        """Particles after trajectories, the step size tuned after each of these, and the last acceptance rate."""
         kernel = blackjax.hmc.build_kernel()
         spread = jnp.var(particles, axis=0)
         variance = jnp.where(spread > 0, spread, 1.0)
 
-        def turn(carry, key_turn):
+        def mutate(carry, key_mutation):
             chains, step_size = carry
-            key_length, key_kernel = jax.random.split(key_turn)
+            key_length, key_kernel = jax.random.split(key_mutation)
             length = _LENGTH * jax.random.uniform(key_length, (), step_size.dtype, 0.5, 1.5)
             num = jnp.clip(jnp.ceil(length / step_size), 1, _MOST_STEPS).astype(jnp.int32)
             keys = jax.random.split(key_kernel, self.particles)
@@ -162,19 +162,19 @@ class TemperedSMC(Iterative):
 
         chains = jax.vmap(lambda position: blackjax.hmc.init(position, density))(particles)
         keys = jax.random.split(key, self.mutations)
-        (chains, step_size), acceptance = jax.lax.scan(turn, (chains, step_size), keys)
+        (chains, step_size), acceptance = jax.lax.scan(mutate, (chains, step_size), keys)
         return chains.position, step_size, acceptance[-1]
 
     def done(self, state: SMCState) -> Array:
-        """Whether the particles are draws of the posterior."""
+        """Whether the particles are draws from the posterior."""
         return state.exponent >= 1.0
 
     def keep(self, target: Target, state: SMCState) -> Array:
-        """How far the particles have come."""
+        """The power of the likelihood that is reached."""
         return state.exponent
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Draws:
-        """The particles, and the evidence."""
+        """The particles as draws, with the log evidence."""
         state = traces[0].state
         if not self.done(state):
             raise InputError(

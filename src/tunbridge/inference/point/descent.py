@@ -1,4 +1,4 @@
-"""What trained methods share: an optimiser, and noise measured on rows held out."""
+"""The base class of trained methods: an optimiser, and noise measured on held-out rows."""
 
 import abc
 import dataclasses
@@ -25,10 +25,10 @@ from tunbridge.runtime.schedules import Cosine
 
 
 def adam(step_size: Any) -> optax.GradientTransformation:
-    """Adam that forgets squared gradients within 100 steps instead of 1,000.
+    """Adam that averages squared gradients over 100 steps instead of 1,000; the default optimiser.
 
-    The large gradients of the first steps would otherwise hold back the last ones: on the exact problems 2,000 steps
-    of optax's default end up to 0.1 posterior standard deviations from the mode, these within 2e-6.
+    Otherwise the large gradients of the first steps shrink the last ones: on the exact problems 2,000 steps with
+    optax's default end up to 0.1 posterior standard deviations from the mode, with this one within 2e-6.
     """
     return optax.flatten(optax.adam(step_size, b2=0.99))
 
@@ -38,24 +38,24 @@ class DescentState(NamedTuple):
 
     params: Params
     extra: PyTree
-    """What the optimiser moves besides the weights once the noise is measured, else ()."""
+    """Variables optimised besides the weights once the noise is measured, else ()."""
     optimiser: PyTree
     step: Array
     measure: PyTree
-    """A `noise.Measure` where noise is unknown, else ()."""
+    """A `noise.Measure` if noise is unknown, else ()."""
     given: PyTree
-    """Weights to take up again once the noise is measured, where `fit` was given some, else ()."""
+    """Weights that `fit` was given, to resume from once the noise is measured, else ()."""
     patience: PyTree
-    """A `Patience` where it is asked for, else ()."""
+    """A `Patience` if training has one, else ()."""
 
     @property
     def measured(self) -> Params:
-        """The parameters, with the noise that was measured."""
+        """The parameters, with the best noise measured so far."""
         return self.params._replace(noise=self.measure.best_noise) if self.measure else self.params
 
 
 class Info(NamedTuple):
-    """What a reader may want to know of a step."""
+    """Statistics of one training step."""
 
     result: Array
     loss: Array
@@ -63,15 +63,15 @@ class Info(NamedTuple):
 
     @classmethod
     def of(cls, loss: Array) -> "Info":
-        """A step that failed if its loss is not finite."""
+        """Return the statistics of a step, which failed if its loss is not finite."""
         result = jnp.where(jnp.isfinite(loss), Result.SUCCESSFUL, Result.NONFINITE_OBJECTIVE)
         return cls(result.astype(jnp.int32), loss)
 
 
 class Descent(Iterative):
-    r"""Maximise an objective over weights, and whatever else the method moves with them.
+    r"""Maximise an objective over the weights and any other variables that the method optimises.
 
-    Its fields, and what becomes of unknown noise and prior scales, are described where they are used: `tunbridge.MAP`.
+    `tunbridge.MAP` describes the fields, and how unknown noise and prior scales are treated.
     """
 
     step_size: float = eqx.field(default=1e-2, converter=float)
@@ -91,31 +91,31 @@ class Descent(Iterative):
 
     @property
     def duration(self) -> Train:
-        """How long it trains."""
+        """The steps and batch size of training."""
         return self.train
 
     def within(self, gradients: int, rows: int) -> Self:
-        """All steps of its training."""
+        """Return the method with the whole budget spent on training steps."""
         return dataclasses.replace(self, train=self.train.within(gradients, rows))
 
     def believed(self, model: Model) -> Model:
-        """With prior scales integrated out where that has a closed form."""
+        """Return the model with prior scales integrated out, if that has a closed form."""
         return model.marginal()
 
     @abc.abstractmethod
     def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
-        """What is maximised: an estimate for the whole data set from one batch."""
+        """Return the objective to maximise: an estimate for the whole data set from one batch."""
 
     def extra(self, target: Target, params: Params, batch: Data) -> PyTree:
-        """What is moved besides the weights: where it starts."""
+        """Return initial values of the variables optimised besides the weights; by default there are none."""
         return ()
 
     def outputs(self, key: Key, target: Target, params: Params, x: Array) -> Array:
-        """Outputs (networks, points, outputs) by which noise is measured: of what a prediction would average."""
+        """Return outputs (networks, points, outputs) of the networks a prediction averages, to measure noise with."""
         return target.model.outputs(params, x)[None]
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> DescentState:
-        """The optimiser's state, and where noise is unknown the rows held out to measure it."""
+        """Return the initial state; if noise is unknown, with rows held out to measure it."""
         measure: PyTree = ()
         if params.noise:
             params, measure = noise.begin(key, target, params, batch)
@@ -125,9 +125,9 @@ class Descent(Iterative):
         return strong(DescentState(params, extra, memory, jnp.zeros((), jnp.int32), measure, (), patience))
 
     def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> DescentState:
-        """The first state at weights that were given.
+        """Return the initial state when `fit` was given weights.
 
-        They may have seen the rows that are held out, so noise is measured with weights of a fresh start.
+        These may have been trained on the held-out rows, so noise is measured with freshly initialised weights.
         """
         if not params.noise:
             return self.init(key, target, params, batch, warmup)
@@ -136,7 +136,7 @@ class Descent(Iterative):
         return self.init(key_init, target, fresh, batch, warmup)._replace(given=params.weights)
 
     def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Info]:
-        """One step of the optimiser."""
+        """Take one optimiser step; while noise is being measured, without the held-out rows."""
         half = self._half(state)
         if state.given:
             state = self._taken_up(state, state.step == half)
@@ -152,14 +152,14 @@ class Descent(Iterative):
             return -self.objective(key, target, params._replace(weights=weights), extra, counted) / target.num
 
         free = (params.weights, state.extra)
-        loss, (slope_weights, slope_extra) = jax.value_and_grad(loss_of)(free)
+        loss, (gradient_weights, gradient_extra) = jax.value_and_grad(loss_of)(free)
         corners = self._corners(target, params)
         if corners is not None:
-            slope_weights = orthant.slopes(slope_weights, params.weights, corners)
-        slope = slope_weights, jax.tree.map(lambda leaf: jnp.where(refits, leaf, 0.0), slope_extra)
+            gradient_weights = orthant.slopes(gradient_weights, params.weights, corners)
+        gradient = gradient_weights, jax.tree.map(lambda leaf: jnp.where(refits, leaf, 0.0), gradient_extra)
         length = jnp.where(refits, self.train.steps - half, half)
         optimiser = self._optax(self.decay((state.step - jnp.where(refits, half, 0)) / length))
-        updates, memory = optimiser.update(slope, state.optimiser, free, value=loss, grad=slope, value_fn=loss_of)
+        updates, memory = optimiser.update(gradient, state.optimiser, free, value=loss, grad=gradient, value_fn=loss_of)
         if measure:
             key_outputs = fold_in(key, 1)
 
@@ -170,7 +170,7 @@ class Descent(Iterative):
             measure = jax.lax.cond(refits, lambda: measure, follow)
         weights, extra = optax.apply_updates(free, updates)
         if corners is not None:
-            weights = orthant.within(weights, params.weights, slope_weights, corners)
+            weights = orthant.within(weights, params.weights, gradient_weights, corners)
         patience = state.patience.after(loss, state.step == half) if state.patience else ()
         moved = params._replace(weights=weights)
         fresh = DescentState(moved, extra, memory, state.step + 1, measure, state.given, patience)
@@ -179,33 +179,33 @@ class Descent(Iterative):
         return fresh, Info.of(loss)
 
     def _half(self, state: DescentState) -> Any:
-        """After how many steps the noise is measured and the refit begins."""
+        """The step at which the noise has been measured and the refit begins; 0 if noise is known."""
         return self.train.steps >> 1 if state.measure else 0
 
     def done(self, state: DescentState) -> bool | Array:
-        """Whether patience has run out, after the noise was measured."""
+        """Whether patience has run out, which counts only after the noise is measured."""
         if not state.patience:
             return False
         half = self._half(state)
         return (state.patience.since >= self.train.patience) & (state.step > half)
 
     def keep(self, target: Target, state: DescentState) -> PyTree:
-        """Nothing: the last state is what counts."""
+        """Store nothing: only the last state is used."""
         return ()
 
     def reached(self, state: DescentState) -> Params:
-        """The parameters of a last state, with the noise that was measured; NumericalError if they failed."""
+        """Return the parameters of a final state, with the measured noise; NumericalError if they are not finite."""
         params = state.measured
         if not all_finite(params):
             raise NumericalError(Result.NONFINITE_STATE, int(state.step), 0, "Nothing can be predicted with it.")
         return params
 
     def curve(self, state: DescentState, info: Any) -> dict[str, Array]:
-        """The statistics of the steps that were taken, by name."""
+        """Return the statistics of the steps taken, by name."""
         return {name: leaf[: int(state.step) // self.train.plan().thin] for name, leaf in info._asdict().items()}
 
     def _corners(self, target: Target, params: Params) -> PyTree | None:
-        """How steeply the loss rises from the prior's corners at zero; None where it is smooth."""
+        """Slope of the loss on either side of the prior's corners at zero, per weight; None for a smooth prior."""
         prior, layout = target.model.prior, target.model.network.layout(params.weights)
         corners = prior.corners(params.weights, params.scales, layout)
         return None if corners is None else jax.tree.map(lambda c: c / target.num, corners)
@@ -214,14 +214,14 @@ class Descent(Iterative):
         return optax.with_extra_args_support(self.optimiser(self.step_size * factor))
 
     def _taken_up(self, state: DescentState, begins: Array) -> DescentState:
-        """The state with the given weights and a new optimiser, where the refit begins."""
+        """The state with the given weights and a fresh optimiser if the refit begins, else unchanged."""
         memory = strong(self._optax(0.0).init((state.given, state.extra)))
         new, old = (state.given, memory), (state.params.weights, state.optimiser)
         weights, memory = jax.tree.map(lambda a, b: jnp.where(begins, a, b), new, old)
         return state._replace(params=state.params._replace(weights=weights), optimiser=memory)
 
     def notes(self, params: Params, step: int) -> tuple[str, ...]:
-        """What a reader should know of this run."""
+        """Return remarks on this run, for the reader."""
         notes = []
         if params.scales:
             notes.append("Unknown prior scales were held at the medians of their priors.")

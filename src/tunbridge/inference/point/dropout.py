@@ -1,4 +1,4 @@
-"""Monte Carlo dropout: masks on the units of a network, read as a distribution over its weights."""
+"""Monte Carlo dropout: random masks on a network's units, seen as a distribution over its weights."""
 
 import math
 
@@ -27,25 +27,25 @@ class Dropout(Posterior):
     r"""Weights whose units are dropped at random: :math:`W = M \,\text{diag}(z)`."""
 
     params: Params
-    """Before any unit is dropped."""
+    """The parameters before any unit is dropped."""
     rates: tuple[Array | None, ...]
-    """The rate at which the inputs of each leaf of the weights are dropped; None where none is."""
+    """The dropout rate of the input units of each leaf of the weights; None where nothing is dropped."""
     curve: dict[str, Array] | None = None
-    """The optimiser's statistics along the way by name, with a leading axis."""
+    """The optimiser's statistics by name, over the training steps (leading axis)."""
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """`num` draws of all masks, applied."""
+        """Draw all masks `num` times, and return the masked weights."""
         return _draws(self.model, self.params, self.rates, keys.split(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws, 100 unless told."""
+        """Return `num` draws, by default 100."""
         return self.sample(key, DRAWS if num is None else num)
 
 
 @once
-def _draws(model: Model, params: Params, rates: masks.Rates, own: Key) -> Params:
-    return jax.vmap(lambda key: masks.dropped(key, model, params, rates, masks.draw))(own)
+def _draws(model: Model, params: Params, rates: masks.Rates, draw_keys: Key) -> Params:
+    return jax.vmap(lambda key: masks.dropped(key, model, params, rates, masks.draw))(draw_keys)
 
 
 class MCDropout(Descent):
@@ -60,23 +60,23 @@ class MCDropout(Descent):
 
     and a prediction averages over masks. With noise :math:`\sigma` the model precision is :math:`\tau = 1/\sigma^2`;
     with a normal prior of scale 1/l the middle term is weight decay of :math:`(1 - p)\, l^2 / (2 N \tau)` for a loss of
-    half the mean squared error. Masks are not rescaled: a weight keeps the size that its prior speaks of.
+    half the mean squared error. Masks are not rescaled by 1 / (1 - p): the prior applies to the weights as they are.
 
-    Masks are placed by the network's layout, also in networks from elsewhere, whose own dropout layers stay off. A mask
-    is kept over the positions of a convolution and the steps of a recurrent network.
+    Masks are placed by the network's layout, also in networks of other libraries, whose own dropout layers stay off. A
+    mask is shared by all positions of a convolution and all time steps of a recurrent network.
 
     Parameters
     ----------
     step_size, optimiser, decay, train
         As for `MAP`.
     rate
-        The probability that a hidden unit is dropped; where rates are learned, where they start.
+        The probability that a hidden unit is dropped; the initial value if rates are learned.
     input_rate
         The same for the inputs x; None never drops them.
     learn
         Whether each layer's rate is learned.
     groups
-        Into how many groups a batch is split, each with masks of its own.
+        Number of groups into which a batch is split, each with its own masks.
     """
 
     rate: float = eqx.field(default=0.1, converter=float)
@@ -92,20 +92,20 @@ class MCDropout(Descent):
             raise InputError("groups as a whole number of at least 1", f"{self.groups}", "Try 8.")
 
     def extra(self, target: Target, params: Params, batch: Data) -> PyTree:
-        """The logit of each layer's rate, where rates are learned."""
+        """Return the logit of each leaf's rate, if rates are learned; else ()."""
         if not self.learn:
             return ()
         rates = masks.place(target.model, params.weights, self.rate, self.input_rate)
         return tuple(None if rate is None else logit(jnp.asarray(rate)) for rate in rates)
 
     def rates(self, model: Model, params: Params, extra: PyTree) -> masks.Rates:
-        """The rate of each leaf of the weights."""
+        """Return the dropout rate of each leaf of the weights."""
         if self.learn:
             return tuple(None if u is None else jax.nn.sigmoid(u) for u in extra)
         return masks.place(model, params.weights, self.rate, self.input_rate)
 
     def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
-        """The bound, with masks drawn for each group of the batch."""
+        """Return an estimate of the bound, with masks drawn for each group of the batch."""
         rates = self.rates(target.model, params, extra)
         layout = target.model.network.layout(params.weights)
         draw = masks.draw_relaxed if self.learn else masks.draw
@@ -120,16 +120,16 @@ class MCDropout(Descent):
         return bound + masks.entropy(rates, params.weights, layout) if self.learn else bound
 
     def outputs(self, key: Key, target: Target, params: Params, x: Array) -> Array:
-        """Those of as many dropped networks as a step has groups, at the rates it started with."""
+        """Return outputs of as many masked networks as a step has groups, at the initial rates."""
         rates = masks.place(target.model, params.weights, self.rate, self.input_rate)
 
-        def one(key_draw: Key) -> Array:
+        def masked_outputs(key_draw: Key) -> Array:
             return target.model.outputs(masks.dropped(key_draw, target.model, params, rates, masks.draw), x)
 
-        return jax.vmap(one)(split(key, self.groups))
+        return jax.vmap(masked_outputs)(split(key, self.groups))
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """The weights before dropout, and the rates."""
+        """Return the posterior: the weights before dropout, and the rates."""
         (trace,) = traces
         state = trace.state
         params = self.reached(state)
@@ -143,21 +143,21 @@ class MCDropout(Descent):
 
 
 def _grouped(rows: Array, groups: int) -> Array:
-    """Rows as (groups, size, ...), filled up with copies of the last."""
+    """Rows as (groups, size, ...), padded with copies of the last row."""
     size = math.ceil(len(rows) / groups)
     index = np.minimum(np.arange(groups * size), len(rows) - 1)
     return rows[index].reshape(groups, size, *rows.shape[1:])
 
 
 def tau_from_weight_decay(weight_decay: float, rate: float, length_scale: float, num: int) -> float:
-    r"""The model precision that a weight decay stands for, :math:`\tau = (1 - p)\, l^2 / (2 N \lambda)`.
+    r"""Return the model precision implied by a weight decay, :math:`\tau = (1 - p)\, l^2 / (2 N \lambda)`.
 
-    For a loss of half the mean squared error plus :math:`\lambda \lVert M \rVert^2`, and the prior scale 1/l. A
-    conversion only: in a `Model` the noise is the likelihood's, and the decay follows.
+    For a loss of half the mean squared error plus :math:`\lambda \lVert M \rVert^2`, and prior scale 1/l. This is only
+    a conversion: in a `Model` the likelihood sets the noise, and the weight decay follows from it.
     """
     return (1.0 - rate) * length_scale**2 / (2.0 * num * weight_decay)
 
 
 def weight_decay_from_tau(tau: float, rate: float, length_scale: float, num: int) -> float:
-    r"""The weight decay that a model precision asks for, :math:`\lambda = (1 - p)\, l^2 / (2 N \tau)`."""
+    r"""Return the weight decay implied by a model precision, :math:`\lambda = (1 - p)\, l^2 / (2 N \tau)`."""
     return (1.0 - rate) * length_scale**2 / (2.0 * num * tau)

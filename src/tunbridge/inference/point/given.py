@@ -1,4 +1,4 @@
-"""Weights handed over in place of a point estimate."""
+"""Weights passed as ``init=`` in place of a point estimate."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from tunbridge.model.model import Model
 
 
 def as_params(model: Model, init: Any) -> Any:
-    """Params from a network's own weights, unknowns at the medians of their priors; anything else as it is."""
+    """Return Params from a network's own weights, with unknowns at prior medians; anything else unchanged."""
     if init is None or isinstance(init, Params | Posterior):
         return init
     like = jax.eval_shape(model.network.init, jax.random.key(0), model.example())
@@ -23,7 +23,7 @@ def as_params(model: Model, init: Any) -> Any:
 
 
 def given(model: Model, init: Any) -> Params:
-    """The weights in `init`: Params, one network of a posterior, or a network's own weights."""
+    """Return Params from `init`: from Params, one network of a posterior, or a network's own weights."""
     if init is None:
         raise InputError(
             "init=, the weights, with point=None", "none", "Write fit(model, data, init=weights, key=key)."
@@ -43,7 +43,7 @@ def given(model: Model, init: Any) -> Params:
     return jax.tree.map(jnp.asarray, full)
 
 
-def _check(like: PyTree, found: PyTree) -> None:
-    wanted, got = (str(jax.tree.map(jnp.shape, tree)) for tree in (like, found))
-    if wanted != got:
-        raise InputError(f"init= of shapes {wanted}", got, "Hand over weights of this very network.")
+def _check(like: PyTree, actual: PyTree) -> None:
+    expected, got = (str(jax.tree.map(jnp.shape, tree)) for tree in (like, actual))
+    if expected != got:
+        raise InputError(f"init= of shapes {expected}", got, "Hand over weights of this very network.")

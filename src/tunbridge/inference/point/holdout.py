@@ -1,4 +1,4 @@
-"""Rows held out to measure noise: a pure function of a row's own numbers, so that batches need not name rows."""
+"""Held-out rows for measuring noise, chosen by a hash of a row's own values, so that batches need no row numbers."""
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +11,15 @@ _LARGEST = 2**32 - 1
 
 
 def salt(key: Key, batch: Data) -> Array:
-    """A random odd number for each column of x and y: which rows are held out depends on it."""
+    """Return a random odd integer for each column of x and y: the key of the hash that chooses held-out rows."""
     columns = sum(leaf.size // leaf.shape[0] for leaf in (batch.x, batch.y))
     return jax.random.bits(key, (columns,), jnp.uint32) | 1
 
 
 def mark(multipliers: Array, batch: Data) -> Array:
-    """A number in [0, 2^32) for each row, (points,): the same wherever and whenever the row comes.
+    """Return a hash in [0, 2^32) of each row, (points,), which depends on nothing but the row and `multipliers`.
 
-    Equal rows get equal marks, so a copy of a training row is never held out. `multipliers` is `salt`'s.
+    Equal rows get equal marks, so a copy of a training row is never held out. `multipliers` comes from `salt`.
     """
     columns = [leaf.reshape(leaf.shape[0], -1).astype(jnp.float32) for leaf in (batch.x, batch.y)]
     bits = jax.lax.bitcast_convert_type(jnp.concatenate(columns, axis=1), jnp.uint32)
@@ -28,9 +28,10 @@ def mark(multipliers: Array, batch: Data) -> Array:
 
 
 def threshold(marks: Array, weight: Array, share: float, whole: Array | bool) -> Array:
-    """The largest mark of a held-out row.
+    """Return the largest mark at which a row is held out.
 
-    The least that holds out that share of the weight, if these rows are the whole data; else what gives it on average.
+    If these rows are the `whole` data, the smallest threshold that holds out that share of the weight; else the one
+    that does so on average.
     """
     order = jnp.argsort(marks)
     reached = jnp.cumsum(weight[order]) >= share * jnp.sum(weight)

@@ -19,29 +19,29 @@ class MAP(Descent):
     likelihood plus :math:`\lVert w \rVert^2 / (2 N s^2)`.
 
     A weight under a prior with a corner at zero (`priors.Laplace`) may end at exactly zero. Unknown prior scales are
-    integrated out where that has a closed form (`priors.ScaleMixture`), else held at their medians. Unknown noise is
-    never maximised together with the weights (a network that interpolates would send it to zero): it is measured on
-    rows held out, and then the weights are refitted to all rows.
+    integrated out if that has a closed form (`priors.ScaleMixture`), else held at their medians. Unknown noise is
+    never optimised together with the weights (a network that interpolates would send it to zero): it is measured on
+    held-out rows, and then the weights are refitted to all rows.
 
     Parameters
     ----------
     step_size
-        Of the first step; in the units of the optimiser.
+        The optimiser's step size at the first step.
     optimiser
-        A function of the step size that gives an optax transformation: ``optax.adam``, ``optax.sgd``,
+        A function of the step size that returns an optax transformation: ``optax.adam``, ``optax.sgd``,
         ``optax.lbfgs``, or your own. It is compared by identity, so define it once.
     decay
         How the step size falls: a schedule from `tunbridge.schedules`.
     train
-        How long.
+        How long to train, and the batch size.
     """
 
     def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
-        """Log likelihood + log prior of the weights."""
+        """Log likelihood of the batch, scaled to all rows, plus log prior of the weights."""
         return target.log_likelihood(params, batch) + target.log_prior_weights(params)
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """A point at the last state."""
+        """Return the point estimate at the last state."""
         (trace,) = traces
         params = self.reached(trace.state)
         notes = self.notes(params, int(trace.state.step))

@@ -1,8 +1,8 @@
 r"""Dropout as a distribution over weights: :math:`W = M \,\text{diag}(z),\; z_j \sim \text{Bernoulli}(1 - p)`.
 
-Dropping a unit and dropping the weights that read it are the same thing, so that masks need only the layout of the
-weights and serve any network :cite:p:`gal2016dropout`. Rates and masks are tuples with an entry a leaf of the weights,
-None where nothing is dropped; a mask has one number per input unit.
+Dropping a unit and dropping the weights that read it are the same thing, so masks need only the layout of the weights
+and work for any network :cite:p:`gal2016dropout`. Rates and masks are tuples with one entry per leaf of the weights,
+None where nothing is dropped; a mask has one value per input unit.
 """
 
 import math
@@ -26,13 +26,13 @@ Masks = tuple[Array | None, ...]
 Draw = Callable[[Key, Rates, PyTree, PyTree], Masks]
 
 _TEMPERATURE = 0.1
-"""Of the relaxed masks through which rates are learned."""
+"""Temperature of the relaxed (concrete) masks with which rates are learned."""
 
 
 def place(model: Model, weights: PyTree, rate: Any, input_rate: Any) -> Rates:
-    """The rate at which each leaf's input units are dropped: `input_rate` where they are the inputs x themselves.
+    """Return the dropout rate of each leaf's input units: `input_rate` if these are the inputs x, else `rate`.
 
-    A leaf that reads x beside hidden units counts as one that reads hidden units.
+    A leaf that reads both x and hidden units counts as reading hidden units.
     """
     layout = model.network.layout(weights)
     axes.require_known(layout, "dropout")
@@ -42,12 +42,12 @@ def place(model: Model, weights: PyTree, rate: Any, input_rate: Any) -> Rates:
 
 
 def _reads_units(role: axes.Leaf, leaf: Any) -> bool:
-    """Whether a leaf has an axis of input units; a window that slides over each channel by itself has none."""
+    """Whether a leaf has an axis of input units; a depthwise convolution kernel has none."""
     return role.role == "weight" and not (role.shared and math.prod(leaf.shape[axis] for axis in role.inputs) == 1)
 
 
 def draw(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:
-    """Masks of 0 and 1."""
+    """Draw masks of 0 and 1."""
     keys, shapes = _keys_and_shapes(key, like, layout)
     return tuple(
         None if p is None else (uniform(k, shape) >= p).astype(jnp.result_type(float))
@@ -56,14 +56,16 @@ def draw(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:
 
 
 def draw_relaxed(key: Key, rates: Rates, like: PyTree, layout: PyTree) -> Masks:
-    """Masks between 0 and 1 that have a derivative in the rates :cite:p:`gal2017concrete`."""
+    """Draw relaxed masks between 0 and 1, differentiable in the rates :cite:p:`gal2017concrete`."""
     keys, shapes = _keys_and_shapes(key, like, layout)
 
-    def one(key_leaf: Key, rate: Any, shape: tuple[int, ...]) -> Array:
+    def relaxed_mask(key_leaf: Key, rate: Any, shape: tuple[int, ...]) -> Array:
         u = jax.random.uniform(key_leaf, shape, minval=1e-6, maxval=1.0 - 1e-6)
         return jax.nn.sigmoid(-(logit(rate) + logit(u)) / _TEMPERATURE)
 
-    return tuple(None if p is None else one(k, p, shape) for k, p, shape in zip(keys, rates, shapes, strict=True))
+    return tuple(
+        None if p is None else relaxed_mask(k, p, shape) for k, p, shape in zip(keys, rates, shapes, strict=True)
+    )
 
 
 def _keys_and_shapes(key: Key, like: PyTree, layout: PyTree) -> tuple[Key, list[tuple[int, ...]]]:
@@ -72,12 +74,12 @@ def _keys_and_shapes(key: Key, like: PyTree, layout: PyTree) -> tuple[Key, list[
 
 
 def _units(leaf: Any, role: axes.Leaf) -> tuple[int, ...]:
-    """The shape of a mask: a number per input unit, 1 along every other axis."""
+    """The shape of a mask: the number of input units along their axes, 1 along every other axis."""
     return tuple(length if axis in role.inputs else 1 for axis, length in enumerate(leaf.shape))
 
 
 def apply(model: Model, params: Params, masks: Masks) -> Params:
-    """Parameters whose weights are masked."""
+    """Return the parameters with their weights multiplied by the masks."""
     layout = model.network.layout(params.weights)
     leaves, treedef = jax.tree.flatten(model.prior.weights(params.weights, params.scales, layout))
     masked = [w if z is None else w * z for w, z in zip(leaves, masks, strict=True)]
@@ -85,39 +87,39 @@ def apply(model: Model, params: Params, masks: Masks) -> Params:
 
 
 def dropped(key: Key, model: Model, params: Params, rates: Rates, draw: Draw) -> Params:
-    """Parameters with masks drawn by `draw` and applied."""
+    """Return the parameters with masks drawn by `draw` and applied."""
     drawn = draw(key, rates, params.weights, model.network.layout(params.weights))
     return apply(model, params, drawn)
 
 
 def mean(model: Model, params: Params, rates: Rates) -> Params:
-    """Parameters at the mean of their masks: each weight times the probability that its unit stays."""
+    """Return the parameters at the mean of their masks: each weight times the probability that its unit stays."""
     return apply(model, params, tuple(None if rate is None else jnp.asarray(1.0 - rate) for rate in rates))
 
 
 def expected_log_prior(target: Target, params: Params, rates: Rates) -> Scalar:
-    r"""The mean over masks of log p(masked weights), for a prior that is independent over input units.
+    r"""Mean over masks of log p(masked weights), for a prior that is independent over input units.
 
-    A unit stays with probability 1 - p, so that a leaf counts :math:`(1 - p) \log p(M) + p \log p(0)`. For a normal
-    prior of scale 1/l that is :math:`-(1 - p)\, l^2 \lVert M \rVert^2 / 2` and a constant.
+    A unit stays with probability 1 - p, so a leaf contributes :math:`(1 - p) \log p(M) + p \log p(0)`. For a normal
+    prior of scale 1/l that is :math:`-(1 - p)\, l^2 \lVert M \rVert^2 / 2` plus a constant.
     """
     leaves, treedef = jax.tree.flatten(params.weights)
     dropped = [i for i, rate in enumerate(rates) if rate is not None]
 
     def log_prior(kept: Array) -> Scalar:
-        some = list(leaves)
+        masked = list(leaves)
         for number, i in enumerate(dropped):
-            some[i] = jnp.where(kept[number] > 0, leaves[i], 0.0)
-        return target.log_prior_weights(params._replace(weights=jax.tree.unflatten(treedef, some)))
+            masked[i] = jnp.where(kept[number] > 0, leaves[i], 0.0)
+        return target.log_prior_weights(params._replace(weights=jax.tree.unflatten(treedef, masked)))
 
     num = len(dropped)
     each = jax.vmap(log_prior)(jnp.asarray(np.concatenate([np.ones((1, num)), 1.0 - np.eye(num)]), leaves[0].dtype))
-    rest = jnp.stack([jnp.asarray(rates[i], each.dtype) for i in dropped]) if dropped else jnp.zeros(0, each.dtype)
-    return each[0] + jnp.sum(rest * (each[1:] - each[0]))
+    p = jnp.stack([jnp.asarray(rates[i], each.dtype) for i in dropped]) if dropped else jnp.zeros(0, each.dtype)
+    return each[0] + jnp.sum(p * (each[1:] - each[0]))
 
 
 def entropy(rates: Rates, like: PyTree, layout: PyTree) -> Scalar:
-    """Of all masks together, in nats."""
+    """Joint entropy of all masks, in nats."""
     total = jnp.zeros(())
     for rate, leaf, role in zip(rates, jax.tree.leaves(like), jax.tree.leaves(layout), strict=True):
         if rate is not None:

@@ -4,7 +4,7 @@ r"""Momentum as damped motion: a mass in the potential U, slowed by friction :ci
 
     m \ddot x = -\nabla U(x) - \beta \dot x
 
-Time goes in steps of dt, with the force where the mass is and the friction at the velocity it will have,
+Time advances in steps of dt, with the force at the current position and the friction at the next velocity,
 
 .. math::
 
@@ -19,13 +19,13 @@ from tunbridge.core.errors import InputError
 
 
 def momentum_from_physics(mass: float, damping: float, time_step: float) -> tuple[float, float]:
-    r"""The step size and the momentum of SGD that move like a mass.
+    r"""Return (step size, momentum) of the SGD that moves like this damped mass.
 
     .. math::
 
         \eta = \frac{dt^2}{m + \beta\, dt}, \qquad b = \frac{m}{m + \beta\, dt}
 
-    Without mass it is gradient descent, without damping the energy stays.
+    Without mass this is gradient descent; without damping, energy is conserved.
 
     Examples
     --------
@@ -43,13 +43,13 @@ def momentum_from_physics(mass: float, damping: float, time_step: float) -> tupl
 
 
 def physics_from_momentum(step_size: float, momentum: float, time_step: float) -> tuple[float, float]:
-    r"""The mass and the damping that move like SGD with momentum.
+    r"""Return (mass, damping) of the damped mass that moves like SGD with momentum.
 
     .. math::
 
         m = \frac{b\, dt^2}{\eta}, \qquad \beta = \frac{(1 - b)\, dt}{\eta}
 
-    Two numbers cannot tell three: the time step is a choice of the unit of time.
+    Two parameters do not determine three: the time step is a free choice of the unit of time.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""Noise of a point estimate, measured on rows that the weights have not seen.
+"""Noise of a point estimate, measured on rows that the weights were not trained on.
 
-For half of the steps the weights learn from four fifths of the rows, given noise so small that the network is free to
-fit, and the noise that explains the residuals of the rest is followed along the way. Then the noise of the best moment
-comes into force, and the weights are refitted to all rows. While they learn, weights never depend on the noise that is
-measured: the two could drift together to where all is noise.
+For half of the steps the weights are trained on four fifths of the rows, with noise fixed so small that the network is
+free to fit, while a running estimate tracks the noise that explains the residuals of the other rows. Then the noise is
+fixed at the estimate with the best held-out log density, and the weights are refitted to all rows. During the first
+half the weights never depend on the measured noise: otherwise both could drift to a fit that explains all as noise.
 """
 
 from typing import Any, NamedTuple
@@ -20,16 +20,16 @@ from tunbridge.inference.point import holdout
 from tunbridge.model.model import Target
 
 SHARE = 0.2
-"""Of the rows, held out."""
+"""Share of the rows that is held out."""
 _SHRINK = 0.1
 _FIRST_STEPS = 100
 
 
 class Measure(NamedTuple):
-    """Which rows are held out, the noise that explains them now, and the one that did best."""
+    """Which rows are held out, the current estimate of the noise that explains them, and the best one so far."""
 
     salt: Array
-    """Of the marks by which rows are held out."""
+    """The key of the hash by which rows are held out; see `holdout.salt`."""
     threshold: Array
     noise: PyTree
     score: Array
@@ -38,15 +38,16 @@ class Measure(NamedTuple):
     best_noise: PyTree
 
     def rows(self, batch: Data) -> Array:
-        """Which rows of a batch are held out and count, (points,)."""
+        """Mask of the batch's held-out rows of positive weight, (points,)."""
         counts = True if batch.weight is None else batch.weight > 0
         return (holdout.mark(self.salt, batch) <= self.threshold) & counts
 
 
 def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params, Measure]:
-    """Noise a tenth of what explains the held-out residuals of the untrained network, whatever the units of y.
+    """Return parameters whose noise is small, and the initial measure.
 
-    Where y has no residuals (classes, counts), noise that explains the held-out rows.
+    The noise is a tenth of what explains the held-out residuals of the untrained network, whatever the units of y. If y
+    has no residuals (classes, counts), it is what explains the held-out rows.
     """
     likelihood, outputs = target.model.likelihood, target.model.outputs(params, batch.x)
     start, weight, salt = params.noise, batch.weights, holdout.salt(key, batch)
@@ -67,10 +68,10 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
 
 
 def follow(measure: Measure, target: Target, outputs: Array, batch: Data, held: Array) -> Measure:
-    """The measure after a step: the new one if the batch is all the data, else an average over about three epochs.
+    """Return the measure after a step: the new estimate if the batch is all data, else an average over ~3 epochs.
 
-    `outputs` (networks, points, outputs) are those of the networks that a prediction would average, `held` the rows of
-    the batch that are held out.
+    `outputs` (networks, points, outputs) are those of the networks that a prediction would average, `held` the mask of
+    the batch's held-out rows.
     """
     share = batch.num / target.num
     share = share / (3.0 - 2.0 * share)
@@ -86,10 +87,10 @@ def follow(measure: Measure, target: Target, outputs: Array, batch: Data, held: 
 
 
 def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyTree) -> tuple[Array, Array, PyTree]:
-    """The held-out rows' weight and mean log density, and noise one Newton step nearer to what explains them.
+    """The held-out rows' weight and mean log density, and the noise after one Newton step on their log density.
 
-    The step is at most 1 in each coordinate. Both derivatives along each coordinate are taken forwards, row by row, and
-    one product sums them over the rows: a small program.
+    The step is at most 1 in each coordinate. Both derivatives along each coordinate are computed in forward mode, row
+    by row, and one matrix product sums them over the rows, which keeps the program small.
     """
     likelihood = target.model.likelihood
     start, unravel = ravel_pytree(noise)
@@ -118,6 +119,6 @@ def _newton(target: Target, outputs: Array, batch: Data, held: Array, noise: PyT
 
 
 def _terms(target: Target, outputs: Array, noise: PyTree, y: Array) -> Array:
-    """Log density of each row under the equal mixture of the networks, (points,)."""
-    each = jax.vmap(lambda one: target.model.likelihood.distribution(one, noise).log_prob(y))(outputs)
+    """Log density of each row under the equally weighted mixture of the networks, (points,)."""
+    each = jax.vmap(lambda f: target.model.likelihood.distribution(f, noise).log_prob(y))(outputs)
     return each[0] if len(each) == 1 else logsumexp(each, axis=0) - jnp.log(len(outputs))

@@ -1,4 +1,4 @@
-"""Stochastic weight averaging, Gaussian: the mean and the spread of the places where SGD wanders."""
+"""SWAG (stochastic weight averaging, Gaussian): the mean and covariance of snapshots along the path of SGD."""
 
 import dataclasses
 from collections.abc import Callable
@@ -24,43 +24,43 @@ from tunbridge.runtime.loop import BATCH, Trace, Train
 _MOST_ROWS = 128
 _POWER_STEPS = 20
 _MEASURE_STEPS, _MEASURE_ROWS = 64, 8
-"""The gradients of that many rows of each of the last steps of training tell the step size of the path."""
+"""The step size is estimated from the gradients of `_MEASURE_ROWS` rows in each of the last training steps."""
 _STABLE = 0.5
-"""The most of the step at which SGD would leave the sharpest direction, 2 / curvature."""
+"""The largest step size, as a share of 2 / curvature, at which SGD diverges in the sharpest direction."""
 
 
 class SWAGState(NamedTuple):
-    """The point estimate, and what was gathered on the path from there."""
+    """The point estimate's state, and statistics gathered along the path of SGD that follows."""
 
     point: descent.DescentState
     step: Array
     slopes: PyTree
-    """Sum of the gradients of single rows."""
+    """Sum of per-row gradients."""
     lengths: Array
-    """Sum of their squared lengths."""
+    """Sum of their squared norms."""
     rows: Array
-    """How many they are."""
+    """Number of these rows."""
     step_size: Array
     num: Array
-    """Snapshots taken."""
+    """Number of snapshots taken."""
     mean: PyTree
     squares: PyTree
-    """Their summed squared deviations from the mean."""
+    """Sum of the snapshots' squared deviations from the mean."""
     recent: PyTree
-    """Deviations of the last ones from the mean at their time, (rank + 1, ...): the last row is never read."""
+    """The last snapshots' deviations from the mean at that time, (rank + 1, ...): the last row is never read."""
 
 
 class SWAG(Iterative):
     r"""A Gaussian from the path of SGD around a point estimate :cite:p:`maddox2019simple`.
 
-    From the point estimate on SGD takes steps of one size; the mean :math:`\bar w` and variances
-    :math:`\Sigma_\text{diag}` of snapshots of its path and the last K deviations D from the mean give
+    From the point estimate on, SGD runs with a constant step size. The mean :math:`\bar w` and variances
+    :math:`\Sigma_\text{diag}` of snapshots along its path, and the last K deviations D from the mean, give
 
     .. math::
 
         w = \bar w + \tfrac{1}{\sqrt 2} \Sigma_\text{diag}^{1/2} z_1 + \tfrac{1}{\sqrt{2 (K - 1)}} D z_2.
 
-    Unless given, the step is the one whose path spreads most like the posterior,
+    Unless given, the step size is the one for which the stationary distribution of SGD is closest to the posterior,
     :math:`\epsilon = 2 \tfrac{n}{N} \tfrac{d}{\text{tr}\, C}` :cite:p:`mandt2017stochastic`, where C is the covariance
     of the rows' gradients and d the number of weights; but at most half of what the curvature allows. Both are measured
     at the point estimate.
@@ -68,16 +68,16 @@ class SWAG(Iterative):
     Parameters
     ----------
     point
-        The point estimate to start from. Where its ``train.batch_size`` is None, steps use a quarter of the rows, at
-        most 128: without minibatches SGD would stand still.
+        The point estimate to start from. If its ``train.batch_size`` is None, steps use a quarter of the rows, at
+        most 128: without minibatches SGD would not move.
     steps
-        Steps of SGD after it.
+        Number of SGD steps after the point estimate.
     step_size
-        Of these steps, on -log posterior / N; None measures it.
+        Step size of these steps, on -log posterior / N; None estimates it.
     snapshots
-        How many places of the path are averaged.
+        Number of snapshots along the path.
     rank
-        How many of the last make up the low-rank part.
+        Number of last snapshots that make up the low-rank part.
     """
 
     point: MAP = MAP()
@@ -96,29 +96,29 @@ class SWAG(Iterative):
 
     @property
     def duration(self) -> Train:
-        """Training, and the path after it."""
+        """The training steps of the point estimate plus those of SGD after it."""
         return Train(self.point.train.steps + self.steps, self.point.train.batch_size)
 
     def within(self, gradients: int, rows: int) -> Self:
-        """Half for the point, half for the path around it."""
+        """Return the method with half the budget for the point estimate and half for SGD after it."""
         steps = max(gradients // 2 // min(rows, BATCH), self.snapshots)
         return dataclasses.replace(self, point=self.point.within(gradients // 2, rows), steps=steps)
 
     def batch_size(self, num: int) -> int | None:
-        """As the point estimate says, or about a quarter of the rows, at most 128."""
+        """Return the point estimate's batch size, or if it has none, about a quarter of the rows, at most 128."""
         given = self.point.train.batch_size
         return given if given is not None else min(_MOST_ROWS, max(1, min(num // 2, capacity_for(num) // 4)))
 
     def believed(self, model: Model) -> Model:
-        """As the point estimate takes it."""
+        """Return the model that the point estimate fits."""
         return self.point.believed(model)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> SWAGState:
-        """The point estimate's first state, and nothing gathered."""
+        """Return the point estimate's initial state, with no statistics gathered."""
         return self._nothing(self.point.init(key, target, params, batch, warmup), params)
 
     def init_at(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> SWAGState:
-        """The same at weights that were given."""
+        """Return the initial state when `fit` was given weights."""
         return self._nothing(self.point.init_at(key, target, params, batch, warmup), params)
 
     def _nothing(self, point: descent.DescentState, params: Params) -> SWAGState:
@@ -129,23 +129,23 @@ class SWAG(Iterative):
         return strong(SWAGState(point, zero, zeros, none, zero, none, zero, zeros, zeros, recent))
 
     def step(self, key: Key, target: Target, state: SWAGState, batch: Data) -> tuple[SWAGState, descent.Info]:
-        """A step of the point estimate, or of the path after it."""
+        """Take a step of the point estimate, or of SGD after it."""
         ahead = self.point.train.steps - state.step
         begins, wanders = ahead == 0, ahead <= 0
-        point, step_size, here = state.point, state.step_size, state.point.measured
+        point, step_size, params = state.point, state.step_size, state.point.measured
 
         def loss_of(weights: PyTree) -> Scalar:
-            return -self.point.objective(key, target, here._replace(weights=weights), (), batch) / target.num
+            return -self.point.objective(key, target, params._replace(weights=weights), (), batch) / target.num
 
         def train(_, carry):
             return self.point.step(key, target, carry[0], batch)
 
         def wander(_, carry):
-            loss, slope = jax.value_and_grad(loss_of)(carry[0].params.weights)
-            moved = jax.tree.map(lambda w, g: w - step_size * g, carry[0].params.weights, slope)
+            loss, gradient = jax.value_and_grad(loss_of)(carry[0].params.weights)
+            moved = jax.tree.map(lambda w, g: w - step_size * g, carry[0].params.weights, gradient)
             return carry[0]._replace(params=carry[0].params._replace(weights=moved)), descent.Info.of(loss)
 
-        sums = _add_rows((ahead > 0) & (ahead <= _MEASURE_STEPS), target, here, batch, state)
+        sums = _add_rows((ahead > 0) & (ahead <= _MEASURE_STEPS), target, params, batch, state)
         if self.step_size is None:
             stable = _STABLE * 2.0 / _curvature(begins, loss_of, point.params.weights)
             step_size = jnp.where(begins, jnp.minimum(_spreading(*sums, target, batch), stable), step_size)
@@ -154,14 +154,14 @@ class SWAG(Iterative):
         info = descent.Info.of(jnp.zeros(()))
         point, info = jax.lax.fori_loop(0, (~wanders).astype(jnp.int32), train, strong((point, info)))
         point, info = jax.lax.fori_loop(0, wanders.astype(jnp.int32), wander, (point, info))
-        slopes, lengths, rows = sums
-        state = state._replace(slopes=slopes, lengths=lengths, rows=rows, step_size=step_size)
+        gradients, lengths, rows = sums
+        state = state._replace(slopes=gradients, lengths=lengths, rows=rows, step_size=step_size)
         state = state._replace(point=point, step=state.step + 1)
         done, due = -ahead, (1 - ahead) * self.snapshots // self.steps
         return self._gather(state, wanders & (due > done * self.snapshots // self.steps)), info
 
     def _gather(self, state: SWAGState, takes: Array) -> SWAGState:
-        """Welford's update of mean and squares with the weights of now, where a snapshot is due."""
+        """Welford's update of mean and squares with the current weights, if a snapshot is due."""
         count, weights = state.num + takes, state.point.params.weights
         share = jnp.where(takes, 1.0 / jnp.maximum(count, 1), 0.0)
         mean = jax.tree.map(lambda m, w: m + share * (w - m), state.mean, weights)
@@ -177,11 +177,11 @@ class SWAG(Iterative):
         return state._replace(num=count, mean=mean, squares=squares, recent=recent)
 
     def keep(self, target: Target, state: SWAGState) -> PyTree:
-        """Nothing: the last state holds what was gathered."""
+        """Store nothing: the last state holds the statistics."""
         return ()
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """The Gaussian of the snapshots."""
+        """Return the Gaussian of the snapshots; the point estimate if fewer than two were taken."""
         (trace,) = traces
         state, count = trace.state, int(trace.state.num)
         params, step = self.point.reached(state.point), int(state.step)
@@ -200,35 +200,35 @@ class SWAG(Iterative):
 
 
 def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: SWAGState) -> tuple[PyTree, Array, Array]:
-    """`SWAGState.slopes`, `lengths` and `rows` with some rows of a batch added; a loop of no turns unless due."""
-    one = Target(target.model, 1.0)
+    """`SWAGState.slopes`, `lengths` and `rows` with some rows of a batch added; a loop of 0 iterations unless due."""
+    row_target = Target(target.model, 1.0)
 
     def add(i: Array, sums: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
         weight = None if batch.weight is None else batch.weight[i][None]
         row = batch.with_rows(batch.x[i][None], batch.y[i][None], weight)
-        slope = jax.grad(lambda w: one.log_likelihood(params._replace(weights=w), row))(params.weights)
-        return optax.tree.add(sums[0], slope), sums[1] + optax.tree.norm(slope, squared=True)
+        gradient = jax.grad(lambda w: row_target.log_likelihood(params._replace(weights=w), row))(params.weights)
+        return optax.tree.add(sums[0], gradient), sums[1] + optax.tree.norm(gradient, squared=True)
 
-    turns = due.astype(jnp.int32) * jnp.minimum(_MEASURE_ROWS, batch.num)
-    slopes, lengths = jax.lax.fori_loop(0, turns, add, (state.slopes, state.lengths))
-    return slopes, lengths, state.rows + turns
+    num_added = due.astype(jnp.int32) * jnp.minimum(_MEASURE_ROWS, batch.num)
+    gradients, lengths = jax.lax.fori_loop(0, num_added, add, (state.slopes, state.lengths))
+    return gradients, lengths, state.rows + num_added
 
 
-def _spreading(slopes: PyTree, lengths: Array, rows: Array, target: Target, batch: Data) -> Array:
-    """2 n/N d/tr C, the step whose path spreads most like the posterior."""
+def _spreading(gradients: PyTree, lengths: Array, rows: Array, target: Target, batch: Data) -> Array:
+    """2 n/N d/tr C, the step size for which the path of SGD is closest to the posterior."""
     rows = jnp.maximum(rows, 1)
-    trace = lengths / rows - optax.tree.norm(slopes, squared=True) / rows**2
-    size = sum(leaf.size for leaf in jax.tree.leaves(slopes))
+    trace = lengths / rows - optax.tree.norm(gradients, squared=True) / rows**2
+    size = sum(leaf.size for leaf in jax.tree.leaves(gradients))
     return 2.0 * (batch.num / target.num) * size / jnp.maximum(trace, 1e-30)
 
 
 def _curvature(due: Array, loss_of: Callable[[PyTree], Scalar], weights: PyTree) -> Array:
-    """The largest curvature of a loss, by power iteration; a loop of no turns unless due."""
+    """The largest curvature of a loss, by power iteration; a loop of 0 iterations unless due."""
 
-    def turn(_: Array, carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
-        bent = jax.jvp(jax.grad(loss_of), (weights,), (carry[0],))[1]
-        length = jnp.maximum(optax.tree.norm(bent), 1e-30)
-        return jax.tree.map(lambda leaf: leaf / length, bent), length
+    def iterate(_: Array, carry: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
+        product = jax.jvp(jax.grad(loss_of), (weights,), (carry[0],))[1]
+        length = jnp.maximum(optax.tree.norm(product), 1e-30)
+        return jax.tree.map(lambda leaf: leaf / length, product), length
 
     first = jax.tree.map(jnp.ones_like, weights), jnp.full((), 1e-30)
-    return jax.lax.fori_loop(0, due.astype(jnp.int32) * _POWER_STEPS, turn, strong(first))[1]
+    return jax.lax.fori_loop(0, due.astype(jnp.int32) * _POWER_STEPS, iterate, strong(first))[1]

@@ -1,21 +1,21 @@
 r"""Metropolis steps over paths of stochastic gradients :cite:p:`zhang2020amagold`.
 
 With mass :math:`A^{-1}`, :math:`\epsilon = \sqrt\eta` and :math:`b = \alpha / (2 - \alpha)`, a path drifts for half a
-step, then takes turns of
+step, then repeats
 
 .. math::
 
     p' = \frac{(1 - b) p + \epsilon g + 2 \sqrt b \, A^{-1/2} \xi}{1 + b}, \qquad w' = w + \epsilon A p',
 
-of which the last drift is again a half. Run back with the same batches it is as probable up to
+where the last drift is again half a step. Run back with the same batches, it has the probability ratio
 
 .. math::
 
     \log \frac{q(\text{back})}{q(\text{forth})} = \text{kinetic energy gained}
     - \tfrac\epsilon2 \sum g^\top A (p + p'),
 
-so that the rule of Metropolis and Hastings needs the log posterior at both ends and nothing else of all rows: however
-noisy its gradients, the path is a fair proposal. Batches of a path are drawn independently.
+so that the Metropolis-Hastings rule needs the log posterior of all rows at both ends, and all rows for nothing else:
+however noisy its gradients, the path is a valid proposal. The batches of a path are drawn independently.
 """
 
 import abc
@@ -44,11 +44,11 @@ __all__ = ["Correction", "Metropolis", "MinibatchMetropolis"]
 
 
 class Proposal(NamedTuple):
-    """Where a path ended, whether it was accepted or not."""
+    """The state after a path was accepted or rejected."""
 
     motion: Motion
     log_density: Array
-    """Of the state reached."""
+    """Log posterior of that state."""
     acceptance: Array
 
 
@@ -57,24 +57,24 @@ class Correction(Module):
 
     length: eqx.AbstractVar[int]
     exact: eqx.AbstractClassVar[bool]
-    """Whether the posterior is left as it is."""
+    """Whether the posterior is left invariant."""
     rows: eqx.AbstractVar[Any]
 
     def settled(self, data: Data | Stream) -> "Correction":
-        """With all rows at hand."""
+        """The correction with all rows at hand."""
         return dataclasses.replace(self, rows=Everything.of(data, type(self).__name__))
 
     @property
     @abc.abstractmethod
     def deciding(self) -> int:
-        """How many rows the log posterior is taken of."""
+        """Number of rows in the log posterior that decides."""
 
     @abc.abstractmethod
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
-        """The log posterior at both ends."""
+        """Log posterior at both ends of a path."""
 
     def price(self, target: Target, batch: Data) -> Any:
-        """How many times a path looks at all rows."""
+        """Cost of a path, in passes over all rows."""
         return (self.length * batch.capacity + 2 * self.deciding) / target.num
 
     def propose(
@@ -87,41 +87,41 @@ class Correction(Module):
         step_size: Array,
         metric: Metric | None,
     ) -> Proposal:
-        """A path, accepted or not; `batch` says how many rows a gradient takes."""
+        """Run a path, and accept or reject it; its gradients take as many rows as `batch` has."""
         key_path, key_ends, key_accept = jax.random.split(key, 3)
         epsilon, damping = jnp.sqrt(step_size), motion.friction / (2.0 - motion.friction)
         begin, p = motion.position, jnp.sqrt(motion.step_size) * motion.momentum
         memory = estimator.begin(target, begin)
 
-        def turn(i: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        def iteration(i: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             w, p, work = carry
             key_rows, key_noise = jax.random.split(jax.random.fold_in(key_path, i))
             rows = self.rows.some(key_rows, batch.capacity)
             g = estimator.slope(target, memory, w, rows).gradient
-            shake = shaken(metric, normal(key_noise, w.shape, w.dtype))
-            pushed = ((1.0 - damping) * p + epsilon * g + 2.0 * jnp.sqrt(damping) * shake) / (1.0 + damping)
+            noise = shaken(metric, normal(key_noise, w.shape, w.dtype))
+            pushed = ((1.0 - damping) * p + epsilon * g + 2.0 * jnp.sqrt(damping) * noise) / (1.0 + damping)
             work = work - 0.5 * epsilon * jnp.vdot(g, times(metric, p + pushed))
-            part = jnp.where(i == self.length - 1, 0.5, 1.0)
-            return w + part * epsilon * times(metric, pushed), pushed, work
+            fraction = jnp.where(i == self.length - 1, 0.5, 1.0)
+            return w + fraction * epsilon * times(metric, pushed), pushed, work
 
         first = begin + 0.5 * epsilon * times(metric, p), p, jnp.zeros((), begin.dtype)
-        end, moved, work = jax.lax.fori_loop(0, self.length, turn, first)
+        end, p_end, work = jax.lax.fori_loop(0, self.length, iteration, first)
         before, after = self.log_densities(key_ends, target, begin, end)
         log_ratio = after - before + work
         acceptance = jnp.exp(jnp.minimum(jnp.where(jnp.isnan(log_ratio), -jnp.inf, log_ratio), 0.0))
         accepted = jax.random.uniform(key_accept, (), acceptance.dtype) < acceptance
-        position, p = jnp.where(accepted, end, begin), jnp.where(accepted, moved, -p)
+        position, p = jnp.where(accepted, end, begin), jnp.where(accepted, p_end, -p)
         reached = Motion(position, p / epsilon, motion.friction, step_size)
         return Proposal(reached, jnp.where(accepted, after, before), acceptance)
 
 
 class Metropolis(Correction):
-    """By the log posterior of all rows: exact.
+    """Accepts a path by the log posterior of all rows: exact.
 
     Parameters
     ----------
     length
-        Gradients a path. With 1 it is paid for at every step; longer paths share its price
+        Gradients per path. With 1 the log posterior of all rows is evaluated at every step; longer paths share its cost
         :cite:p:`zhang2020amagold`.
     """
 
@@ -134,29 +134,29 @@ class Metropolis(Correction):
 
     @property
     def deciding(self) -> int:
-        """All."""
+        """All rows."""
         return self.rows.num
 
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
-        """Of all rows."""
+        """Log posterior of all rows at both ends of a path."""
         like = shapes(target.model)
         before, after = (self.rows.log_density(target, unravel(like, w)) for w in (begin, end))
         return before, after
 
 
 class MinibatchMetropolis(Correction):
-    r"""By the log posterior of some rows, rescaled: approximate.
+    r"""Accepts a path by the log posterior of some rows, rescaled: approximate.
 
-    The ratio is unbiased in its logarithm, not itself. With a variance :math:`s^2` of the log ratio it
-    samples a flatter density, and unless `num` is of the order of N it may be further from the posterior than steps
-    without any correction.
+    The log ratio is unbiased, the ratio itself is not. If the log ratio has the variance :math:`s^2`, the chain
+    samples a flatter density, which may be further from the posterior than that of steps without any correction,
+    unless `num` is of the order of N.
 
     Parameters
     ----------
     num
-        How many rows decide, the same at both ends of a path.
+        Number of rows that decide, the same at both ends of a path.
     length
-        Gradients a path.
+        Gradients per path.
     """
 
     num: int = eqx.field(default=1000, static=True)
@@ -171,13 +171,13 @@ class MinibatchMetropolis(Correction):
 
     @property
     def deciding(self) -> int:
-        """As told."""
+        """`num` rows."""
         return self.num
 
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
-        """Of the same rows."""
-        like, some = shapes(target.model), self.rows.some(key, self.num)
-        before, after = (target.log_density(unravel(like, w), some) for w in (begin, end))
+        """Rescaled log posterior of the same random rows at both ends of a path."""
+        like, rows = shapes(target.model), self.rows.some(key, self.num)
+        before, after = (target.log_density(unravel(like, w), rows) for w in (begin, end))
         return before, after
 
 

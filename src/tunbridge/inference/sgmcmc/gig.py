@@ -1,4 +1,4 @@
-r"""Generalised inverse Gaussian numbers, by exact rejection :cite:p:`devroye2014random`.
+r"""Draws from the generalised inverse Gaussian distribution, by exact rejection :cite:p:`devroye2014random`.
 
 Their density is :math:`u^{p-1} e^{-(\psi u + \chi / u) / 2}`. With :math:`\omega = \sqrt{\psi\chi}` and
 :math:`\alpha = \sqrt{\omega^2 + p^2} - p`, for p >= 0, the logarithm x of u in units of the mode
@@ -8,7 +8,7 @@ Their density is :math:`u^{p-1} e^{-(\psi u + \chi / u) / 2}`. With :math:`\omeg
 
     g(x) = -\alpha (\cosh x - 1) - p (e^x - 1 - x),
 
-which is concave with its top at 0. For p < 0 it is 1 / u that is drawn, with p turned and psi and chi exchanged.
+which is concave with its maximum at 0. For p < 0, 1 / u is drawn, with the sign of p changed and psi and chi exchanged.
 """
 
 from collections.abc import Callable
@@ -22,16 +22,16 @@ from tunbridge.core.types import Key
 
 
 def sample(key: Key, power: Any, psi: Array, chi: Array) -> Array:
-    """One number for each psi and chi, arrays of one shape; NaN where these are not positive and finite.
+    """One draw for each psi and chi, arrays of equal shape; NaN where these are not positive and finite.
 
     Parameters
     ----------
     key
         A random key.
     power
-        p: a number, or one for each psi.
+        p: a number, or one per psi.
     psi, chi
-        What multiplies u and 1 / u.
+        Coefficients of u and 1 / u.
 
     Examples
     --------
@@ -50,30 +50,30 @@ def sample(key: Key, power: Any, psi: Array, chi: Array) -> Array:
     return jnp.where(known, jnp.where(power < 0, chi / above, above / psi), jnp.nan)
 
 
-def _from_the_mode(key: Key, p: Array, alpha: Array, wanted: Array) -> Array:
-    """Numbers with the log density g where they are wanted, 0 elsewhere."""
+def _from_the_mode(key: Key, p: Array, alpha: Array, needed: Array) -> Array:
+    """Draws from the log density g where `needed`, 0 elsewhere."""
 
     def log_density(x: Array) -> Array:
         return -2.0 * alpha * jnp.sinh(0.5 * x) ** 2 - p * (jnp.expm1(x) - x)
 
-    def slope(x: Array) -> Array:
+    def derivative(x: Array) -> Array:
         return -alpha * jnp.sinh(x) - p * jnp.expm1(x)
 
-    propose = _hat(log_density, slope, *_shoulders(p, alpha))
+    propose = _hat(log_density, derivative, *_shoulders(p, alpha))
 
-    def turn(state: tuple[Key, Array, Array]) -> tuple[Key, Array, Array]:
+    def iteration(state: tuple[Key, Array, Array]) -> tuple[Key, Array, Array]:
         key, x, missing = state
         key, key_now = jax.random.split(key)
         new, accepted = propose(key_now)
         return key, jnp.where(missing & accepted, new, x), missing & ~accepted
 
-    return jax.lax.while_loop(lambda state: jnp.any(state[2]), turn, (key, jnp.zeros_like(alpha), wanted))[1]
+    return jax.lax.while_loop(lambda state: jnp.any(state[2]), iteration, (key, jnp.zeros_like(alpha), needed))[1]
 
 
 def _shoulders(p: Array, alpha: Array) -> tuple[Array, Array]:
-    """How far left and right of the mode g is about -1.
+    """Distances left and right of the mode at which g is about -1.
 
-    There one term of g is -1 (the second to within a fifth) and the other not below.
+    There one term of g is -1 (the second to within a fifth), and the other at least -1.
     """
     y = 1.0 / p
     first = jnp.log1p((1.0 + jnp.sqrt(1.0 + 2.0 * alpha)) / alpha)
@@ -82,13 +82,13 @@ def _shoulders(p: Array, alpha: Array) -> tuple[Array, Array]:
 
 
 def _hat(
-    log_density: Callable[[Array], Array], slope: Callable[[Array], Array], left: Array, right: Array
+    log_density: Callable[[Array], Array], derivative: Callable[[Array], Array], left: Array, right: Array
 ) -> Callable[[Key], tuple[Array, Array]]:
-    """Proposals below the top and two tangents of a concave log density, and whether they are accepted.
+    """Function that draws proposals under the maximum and two tangents of a concave log density, and accepts or not.
 
-    Exact wherever the tangents touch; they touch at -left and right.
+    Rejection is exact wherever the tangents touch; here they touch at -left and right.
     """
-    fall, rise = -1.0 / slope(right), 1.0 / slope(-left)
+    fall, rise = -1.0 / derivative(right), 1.0 / derivative(-left)
     end, start = right + fall * log_density(right), -left - rise * log_density(-left)
     level = end - start
 

@@ -1,4 +1,4 @@
-"""Samplers at the price of SGD: with friction alone, with momentum, with a thermostat."""
+"""Samplers at the cost of SGD: with friction alone (SGLD), with momentum (SGHMC), with a thermostat (SGNHT)."""
 
 from typing import Any
 
@@ -18,37 +18,37 @@ class SGLD(StochasticGradient):
         w_{t+1} = w_t + \eta_t A \hat g(w_t) + \sqrt{2 \eta_t A} \, \xi_t, \qquad
         \hat g = \nabla \log p(w) + \frac{N}{n} \sum_{i \in \text{batch}} \nabla \log p(y_i \mid x_i, w)
 
-    With full gradients and a step :math:`\eta` it draws N(0, :math:`1 / (1 - \eta / 2)`) of N(0, 1). The noise of
-    :math:`\hat g` heats it further, by :math:`\eta / 2` times its variance.
+    With full gradients and a step size :math:`\eta` it samples N(0, :math:`1 / (1 - \eta / 2)`) for the target N(0, 1).
+    The noise of :math:`\hat g` heats the chain further, by :math:`\eta / 2` times its variance.
 
     Parameters
     ----------
     step_size
-        :math:`\eta`, of the first step; None has it measured in warm-up: see `tunbridge.inference.sgmcmc.tuning`.
+        :math:`\eta`, of the first step; None measures it in warm-up: see `tunbridge.inference.sgmcmc.tuning`.
     schedule
-        How it changes after warm-up: `tunbridge.schedules.Constant`, `Decaying`, `Cyclical` or `Annealed`.
+        How the step size changes after warm-up: `tunbridge.schedules.Constant`, `Decaying`, `Cyclical` or `Annealed`.
     preconditioner
-        A, from `tunbridge.preconditioners`; None is `Identity` for a given step size and `Fisher` for one to be found.
+        A, from `tunbridge.preconditioners`; None is `Identity` for a given step size and `Fisher` for a measured one.
     gradient
         :math:`\hat g`, from `tunbridge.subsampling`: `Plain`, `ControlVariate` or `SVRG`.
     correction
-        A Metropolis step from `tunbridge.corrections`; None takes every step.
+        A Metropolis step from `tunbridge.corrections`; None accepts every step.
     moves
         Exact redraws along symmetries, from `tunbridge.moves`.
     noise
-        The standard deviation of :math:`\xi`: 1 for the posterior; 0 is SGD, to the bit.
+        Standard deviation of :math:`\xi`: 1 for the posterior; 0 is SGD, bit for bit.
     run
-        How long. ``batch_size=None`` is 128 rows, or all if there are fewer. A step is cheap: keep one of many.
+        Length of the run. ``batch_size=None`` is 128 rows, or all if fewer. A step is cheap: keep one of many.
     """
 
     @property
     def splitting(self) -> Splitting:
-        """A step without momentum."""
+        """Overdamped steps, without momentum."""
         return Overdamped()
 
     @property
     def damping(self) -> float:
-        """All momentum is lost."""
+        """1: each step loses all momentum."""
         return 1.0
 
 
@@ -60,21 +60,21 @@ class SGHMC(StochasticGradient):
         r_{t+1} = (1 - \alpha) r_t + \hat g(w_t) + \sqrt{2 (\alpha - \hat\beta) / \eta} \, A^{-1/2} \xi_t, \qquad
         w_{t+1} = w_t + \eta A r_{t+1}
 
-    Friction :math:`\alpha` takes away what the noise of :math:`\hat g` brings in; without it, that is with noise of the
-    gradient alone, the chain would heat up without end. In the notation of :cite:t:`izmailov2021what`
+    Friction :math:`\alpha` dissipates the energy that the noise of :math:`\hat g` adds; without friction, gradient
+    noise alone would heat the chain without bound. In the notation of :cite:t:`izmailov2021what`
     :math:`\mu = 1 - \alpha` is the momentum and :math:`\eta` the learning rate.
 
     Parameters
     ----------
     step_size, schedule, preconditioner, gradient, correction, moves, noise, run
-        As in `tunbridge.SGLD`. ``noise=0`` is SGD with momentum, to the bit.
+        As in `tunbridge.SGLD`. ``noise=0`` is SGD with momentum, bit for bit.
     friction
-        :math:`\alpha`, the share of momentum that a step loses.
+        :math:`\alpha`, the share of momentum lost per step.
     integrator
         `tunbridge.splittings.Euler`, as above, or `BAOAB`, whose steps have a smaller bias.
     noise_estimate
-        :math:`\hat V`, the variance of each number in :math:`\hat g`: :math:`\hat\beta = \eta A \hat V / 2` is left out
-        of the injected noise. None has it measured, all along, from the two halves of each batch.
+        :math:`\hat V`, the variance of each entry of :math:`\hat g`: :math:`\hat\beta = \eta A \hat V / 2` is left out
+        of the injected noise. None measures it throughout the run, from the two halves of each batch.
     """
 
     friction: float = eqx.field(default=0.03, converter=float, kw_only=True)
@@ -96,22 +96,22 @@ class SGHMC(StochasticGradient):
 
     @property
     def splitting(self) -> Splitting:
-        """As told."""
+        """The given integrator."""
         return self.integrator
 
     @property
     def damping(self) -> float:
-        """The friction."""
+        """The initial friction."""
         return self.friction
 
     @property
     def gradient_noise(self) -> GradientNoise:
-        """As told."""
+        """The given variance, or one measured from the halves of each batch."""
         return Halves() if self.noise_estimate is None else Known(self.noise_estimate)
 
 
 class SGNHT(StochasticGradient):
-    r"""The stochastic-gradient Nose-Hoover thermostat :cite:p:`ding2014sgnht`: `SGHMC` whose friction sees to the heat.
+    r"""The stochastic-gradient Nose-Hoover thermostat :cite:p:`ding2014sgnht`: `SGHMC` with adaptive friction.
 
     .. math::
 
@@ -119,7 +119,7 @@ class SGNHT(StochasticGradient):
         w_{t+1} = w_t + \eta A r_{t+1}, \quad
         \alpha_{t+1} = \alpha_t + \frac{\eta}{Q} \big( \tfrac{\eta}{d} r_{t+1}^\top A r_{t+1} - 1 \big)
 
-    The mean kinetic energy is then right however noisy :math:`\hat g` is, and so is the posterior if the noise is
+    The mean kinetic energy is then correct however noisy :math:`\hat g` is, and so is the posterior if the noise is
     the same in all directions, in the units of A.
 
     Parameters
@@ -127,7 +127,7 @@ class SGNHT(StochasticGradient):
     step_size, schedule, preconditioner, gradient, moves, noise, run
         As in `tunbridge.SGLD`.
     friction
-        a, the injected noise, and the friction that a chain begins with.
+        a, the injected noise, and the initial friction of a chain.
     integrator
         `tunbridge.splittings.Thermostat`, as above, or `BADODAB`, whose steps have a smaller bias.
     """
@@ -142,12 +142,12 @@ class SGNHT(StochasticGradient):
 
     @property
     def splitting(self) -> Splitting:
-        """As told."""
+        """The given integrator."""
         return self.integrator
 
     @property
     def damping(self) -> float:
-        """The friction."""
+        """The initial friction."""
         return self.friction
 
 

@@ -1,8 +1,8 @@
-r"""Moves along symmetries: where weights of one function form an orbit, a new place on it is drawn exactly.
+r"""Moves along symmetries: exact draws along an orbit of weights that all give the same function.
 
-Gradients are weak along an orbit, or absent, and a chain drifts along it slowly. With a group of transformations
+Gradients along an orbit are weak or absent, and a chain drifts along it slowly. With a group of transformations
 :math:`T_a` that leave the likelihood alone, drawing *a* with the density :math:`\pi(T_a w) \, |\partial T_a w /
-\partial w|` with respect to the group's Haar measure leaves the posterior as it is :cite:p:`liu2000generalised`. Here
+\partial w|` with respect to the group's Haar measure leaves the posterior invariant :cite:p:`liu2000generalised`. Here
 *a* scales the weights of a unit, the measure is :math:`da / a`, and the prior alone decides.
 """
 
@@ -33,10 +33,10 @@ __all__ = ["Move", "NormRedraw", "Rescaling"]
 
 
 class Move(Module):
-    """A change of the parameters that leaves the posterior as it is, for samplers to make between their steps."""
+    """A change of the parameters that leaves the posterior invariant, made by samplers between their steps."""
 
     every: int = eqx.field(default=100, converter=int)
-    """After how many steps it is made."""
+    """Number of steps between moves."""
 
     def __check_init__(self):
         if self.every < 1:
@@ -44,15 +44,15 @@ class Move(Module):
 
     @abc.abstractmethod
     def check(self, model: Model) -> None:
-        """InputError unless the model, bound to data, has the symmetry and a prior that is known along it."""
+        """InputError unless the model, bound to data, has the symmetry and a prior of known form along it."""
 
     @abc.abstractmethod
     def __call__(self, key: Key, target: Target, params: Params) -> Params:
-        """The parameters with a new place along the symmetry, drawn exactly."""
+        """Parameters at a new place on their orbit, drawn exactly."""
 
 
 def redrawn(moves: Sequence[Move], key: Key, target: Target, position: Array, step: Array) -> Array:
-    """Everything unknown, in one vector, after the moves whose turn it is at a step."""
+    """Position (all unknowns in one vector) after the moves that are due at this step."""
     like = shapes(target.model)
     for number, move in enumerate(moves):
 
@@ -71,12 +71,12 @@ def _rows(paths: Sequence[Sequence[str | None]] | None) -> tuple[tuple[str | Non
 
 
 class Scaling(Move):
-    """A move that scales units, layer by layer, under independent normal weights."""
+    """A move that scales units, layer by layer, for independent normal weights."""
 
     paths: tuple[tuple[str | None, ...], ...] | None = eqx.field(default=None, converter=_rows, static=True)
     tolerance: float = eqx.field(default=1e-2, converter=float)
     names: ClassVar[tuple[str, ...]]
-    """What the paths of one layer are."""
+    """Roles of the paths that describe one layer."""
 
     def __check_init__(self):
         if self.paths is not None and (not self.paths or {len(row) for row in self.paths} != {len(self.names)}):
@@ -88,20 +88,20 @@ class Scaling(Move):
 
     @abc.abstractmethod
     def known(self, network: Any, weights: PyTree) -> Sequence[tuple[str | None, ...]]:
-        """The paths of a network that is known to have the symmetry; InputError if it is not."""
+        """Paths of the layers of a network known to have the symmetry; InputError for any other network."""
 
     @abc.abstractmethod
     def draw(self, key: Key, entering: Units, leaving: Units) -> Array:
-        """A factor for each unit, from the squares of its weights in prior standard deviations."""
+        """Draw a factor for each unit, given the squares of its weights in prior standard deviations."""
 
     def orbits(self, network: Any, weights: PyTree) -> list[Orbit]:
-        """What is scaled, in turn."""
+        """Orbits to be scaled, in order."""
         rows: Any = self.paths or self.known(_bare(network), weights)
         layout = network.layout(weights)
         return [orbit(weights, layout, *row) for row in rows]
 
     def check(self, model: Model) -> None:
-        """InputError unless weights are independent and normal, and functions stay the same, as some trials show."""
+        """InputError unless weights are independent and normal, and trial scalings leave the outputs unchanged."""
         like = jax.eval_shape(lambda x: model.sample_params(jax.random.key(0), x), model.example())
         if not model.independent_normal(like) or not model.elementwise(like):
             raise InputError(
@@ -109,9 +109,9 @@ class Scaling(Move):
                 f"priors.{type(model.prior).__name__}",
                 "Use priors.Normal, or leave the move out.",
             )
-        found = violation(model, self.orbits(model.network, like.weights), self.tolerance)
-        if found is not None:
-            path, change = found
+        worst = violation(model, self.orbits(model.network, like.weights), self.tolerance)
+        if worst is not None:
+            path, change = worst
             raise InputError(
                 f"outputs that stay the same within {self.tolerance:g} where moves.{type(self).__name__} scales the "
                 f"units of {path}",
@@ -120,7 +120,7 @@ class Scaling(Move):
             )
 
     def __call__(self, key: Key, target: Target, params: Params) -> Params:
-        """The factors of layers without an array in common given all else, then those of others."""
+        """Parameters after scaling: layers that share no array at once given all else, then the others."""
         model = target.model
         layout = model.network.layout(params.weights)
         variances = model.prior.variances(params.weights, params.scales, layout)
@@ -136,30 +136,30 @@ class Scaling(Move):
 
 
 def _bare(network: Any) -> Any:
-    """The network whose weights these are."""
+    """The network inside the wrappers, whose weights these are."""
     while isinstance(network, Offset | Cast):
         network = network.network
     return network
 
 
 class NormRedraw(Scaling):
-    r"""Draws the norms of filters anew, where a normalisation after them makes the function independent of it.
+    r"""Redraws the norms of filters where a normalisation after them makes the function independent of the norm.
 
-    A filter is the weights and the bias of one output channel, *d* numbers :math:`z` in units of their prior standard
-    deviations. Given all else, its direction included, its norm has the law :math:`\sqrt T \chi_d`, T the temperature,
-    whatever the data. A normalisation with an :math:`\epsilon`, as filter response normalisation has, leaves a
-    dependence on the norm, which is neglected within the tolerance.
+    A filter is the weights and the bias of one output channel, *d* values :math:`z` in units of their prior standard
+    deviations. Given all else, its direction included, its norm is distributed as :math:`\sqrt T \chi_d`, T the
+    temperature, whatever the data. A normalisation with an :math:`\epsilon`, such as filter response normalisation,
+    leaves a dependence on the norm, which is neglected within the tolerance.
 
     Parameters
     ----------
     every
-        After how many steps it is made.
+        Number of steps between moves.
     paths
-        (weight, bias) of each layer, as ``("conv/weight", "conv/bias")``; None for the bias of a layer without. By
-        default what the network's own method `normalised` says.
+        (weight, bias) of each layer, such as ``("conv/weight", "conv/bias")``; None for the bias of a layer without
+        one. By default those that the network's own method `normalised` returns.
     tolerance
-        By how much outputs may change when norms are halved or doubled, relative to the largest: what `check` allows.
-        Numbers of bfloat16 are rounded to 0.004.
+        Largest change of the outputs that `check` allows when norms are halved or doubled, relative to the largest
+        output. bfloat16 rounds values to 0.004.
 
     Examples
     --------
@@ -170,7 +170,7 @@ class NormRedraw(Scaling):
     names = ("weight", "bias")
 
     def known(self, network: Any, weights: PyTree) -> Sequence[tuple[str | None, ...]]:
-        """As its method `normalised` says."""
+        """Paths that the network's method `normalised` returns."""
         rows = network.normalised(weights) if isinstance(network, Normalised) else []
         if not rows:
             raise InputError(
@@ -181,31 +181,31 @@ class NormRedraw(Scaling):
         return rows
 
     def draw(self, key: Key, entering: Units, leaving: Units) -> Array:
-        """The new norm over the present one."""
+        """Ratio of a newly drawn norm to the present one."""
         degrees = jnp.asarray(entering.num, entering.sums.dtype)
         return jnp.sqrt(jax.random.chisquare(key, degrees, dtype=degrees.dtype) / entering.sums)
 
 
 class Rescaling(Scaling):
-    r"""Scales hidden units of ReLU networks: what enters a unit times *a*, what leaves it divided by *a*.
+    r"""Scales hidden units of ReLU networks: weights into a unit times *a*, weights out of it divided by *a*.
 
-    The function stays the same :cite:p:`dinh2017sharp`. With :math:`z` the weights in units of their prior standard
-    deviations, what enters (weights and bias, :math:`d_1` numbers) and what leaves (:math:`d_2`), and T the
-    temperature, :math:`u = a^2` given all else is generalised inverse Gaussian,
+    The function stays the same :cite:p:`dinh2017sharp`. Let :math:`z_1` be the :math:`d_1` values that enter
+    a unit (weights and bias), :math:`z_2` the :math:`d_2` weights that leave it, in units of their prior standard
+    deviations, and T the temperature. Given all else, :math:`u = a^2` is generalised inverse Gaussian,
 
     .. math::
 
         p(u) \propto u^{(d_1 - d_2) / 2 - 1} \exp\Big(-\frac{\lVert z_1 \rVert^2 u + \lVert z_2 \rVert^2 / u}{2T}\Big).
 
-    Units of a layer are drawn at once, layers in turn (all those at once that have no array in common).
+    The units of a layer are drawn at once, and layers in turn (those that share no array at once).
 
     Parameters
     ----------
     every
-        After how many steps it is made.
+        Number of steps between moves.
     paths
-        (weight, bias, next weight) of each hidden layer, as ``("layers/0/weight", "layers/0/bias",
-        "layers/1/weight")``; None for the bias of a layer without. By default all hidden layers of an `MLP`.
+        (weight, bias, next weight) of each hidden layer, such as ``("layers/0/weight", "layers/0/bias",
+        "layers/1/weight")``; None for the bias of a layer without one. By default all hidden layers of an `MLP`.
     tolerance
         As for `NormRedraw`.
 
@@ -221,7 +221,7 @@ class Rescaling(Scaling):
     names = ("weight", "bias", "next weight")
 
     def known(self, network: Any, weights: PyTree) -> Sequence[tuple[str | None, ...]]:
-        """All hidden layers of an MLP."""
+        """Paths of all hidden layers of an MLP."""
         if not isinstance(network, MLP) or not network.hidden:
             raise InputError(
                 "an MLP with hidden layers",
@@ -229,14 +229,14 @@ class Rescaling(Scaling):
                 "Name the layers: Rescaling(paths=[(weight, bias, next weight), ...]).",
             )
         layers = [f"layers/{number}" for number in range(len(network.hidden) + 1)]
-        return [(f"{one}/weight", f"{one}/bias", f"{after}/weight") for one, after in itertools.pairwise(layers)]
+        return [(f"{layer}/weight", f"{layer}/bias", f"{after}/weight") for layer, after in itertools.pairwise(layers)]
 
     def draw(self, key: Key, entering: Units, leaving: Units) -> Array:
-        """The root of a generalised inverse Gaussian number."""
+        """Square root of a generalised inverse Gaussian draw."""
         power = _power(entering.num, leaving.num)
         return jnp.sqrt(gig.sample(key, power, entering.sums, leaving.sums))
 
 
 def _power(entering: np.ndarray, leaving: np.ndarray) -> np.ndarray:
-    """The p of `gig`, for so many numbers that enter and leave a unit: half the power of a in the Jacobian."""
+    """The p of `gig`, given how many values enter and leave a unit: half the power of a in the Jacobian."""
     return (entering - leaving) / 2.0

@@ -1,4 +1,4 @@
-"""The noise of a batch's gradient: how much of it is left out of the noise that a sampler injects."""
+"""The noise of a minibatch gradient, and how much of it is taken off the noise that a sampler injects."""
 
 import abc
 from typing import Any
@@ -17,73 +17,73 @@ from tunbridge.inference.sgmcmc.subsampling import Estimator, Slope
 from tunbridge.model.model import Target
 
 _MEMORY = 0.999
-"""Of the running mean of the gradient's variance."""
+"""Decay of the running mean of the gradient's variance."""
 
 
 class GradientNoise(Module):
-    """What is known of it. Its memory is the `noise` of a state."""
+    """What is known of the gradient noise. Its memory is the `noise` of a state."""
 
     def check(self, num: int) -> None:
-        """InputError where batches of `num` rows do not tell it."""
+        """InputError if the noise cannot be measured with batches of `num` rows."""
 
     def begin(self, position: Array) -> PyTree:
-        """The memory before the first step."""
+        """Memory before the first step."""
         return ()
 
     def estimate(
         self, estimator: Estimator, target: Target, anchor: PyTree, state: DynamicsState, batch: Data
     ) -> tuple[Slope, PyTree]:
-        """The gradient of a batch, and the memory after it."""
+        """Gradient of a batch, and the memory after it."""
         return estimator.slope(target, anchor, state.position, batch), state.noise
 
     @abc.abstractmethod
     def brought(self, memory: PyTree, step_size: Array, metric: Metric | None, independence: Any) -> Any:
-        """The noise that it brings into a step, in units of twice the friction."""
+        """Noise that the gradient brings into a step, in units of twice the friction."""
 
 
 class Ignored(GradientNoise):
-    """As if there were none."""
+    """Treats gradients as free of noise."""
 
     def brought(self, memory: PyTree, step_size: Array, metric: Metric | None, independence: Any) -> Any:
-        """None."""
+        """0: no noise."""
         return 0.0
 
 
 class Known(GradientNoise):
-    """A variance of each number in the gradient."""
+    """A given variance of each entry of the gradient."""
 
     variance: Any
 
     def brought(self, memory: PyTree, step_size: Array, metric: Metric | None, independence: Any) -> Any:
-        """As told."""
+        """Noise of the given variance."""
         return step_size * self.variance * (1.0 if metric is None else metric.scale)
 
 
 class Halves(GradientNoise):
-    """Measured at every step, by the two halves of its batch."""
+    """Measures the noise at every step, from the two halves of its batch."""
 
     def check(self, num: int) -> None:
-        """Odd numbers have no halves."""
+        """InputError unless `num` is even, so that batches have halves."""
         if num % 2 or num < 2:
             raise InputError(
-                "an even number of rows a batch, whose halves tell the noise of its gradient",
+                "an even number of rows per batch, whose halves measure the noise of its gradient",
                 f"{num}",
                 "Change batch_size=, or give noise_estimate a number.",
             )
 
     def begin(self, position: Array) -> PyTree:
-        """Nothing measured."""
+        """Zeros: nothing is measured yet."""
         return jnp.zeros_like(position)
 
     def estimate(
         self, estimator: Estimator, target: Target, anchor: PyTree, state: DynamicsState, batch: Data
     ) -> tuple[Slope, PyTree]:
-        """The mean of both halves, and a running mean of the variance that their difference tells."""
+        """Mean of both halves, and a running mean of the variance estimated from their difference."""
         halves = tuning.halves(target, estimator, anchor, state.position, batch)
         fresh = tuning.variance(halves, target, batch)
         memory = jnp.maximum(1.0 - _MEMORY, 1.0 / (state.step + 1.0))
         return Slope(*(jnp.mean(part, axis=0) for part in halves)), state.noise + memory * (fresh - state.noise)
 
     def brought(self, memory: PyTree, step_size: Array, metric: Metric | None, independence: Any) -> Any:
-        """The share of it that heats: batches of an epoch are not independent."""
+        """Share of the noise that heats the chain: batches of an epoch are not independent."""
         return independence * step_size * times(metric, memory)

@@ -1,7 +1,7 @@
-r"""Which directions are taken in larger steps: a diagonal A in :math:`w' = w + \eta A \nabla \log \pi + \dots`
+r"""Preconditioners: a diagonal A in :math:`w' = w + \eta A \nabla \log \pi + \dots`, a step size per unknown.
 
-Noise of covariance :math:`2 \eta A` goes with it, so a fixed A leaves the posterior as it is. One that follows the
-chain does not, unless it stops: all here stop with warm-up unless they are told to go on.
+The injected noise has covariance :math:`2 \eta A`, so a fixed A leaves the posterior invariant. One that keeps
+adapting to the chain does not: all preconditioners here stop adapting after warm-up, unless ``forever`` is set.
 """
 
 import abc
@@ -22,7 +22,7 @@ __all__ = ["Adam", "Fisher", "Groups", "Identity", "Metric", "Preconditioner", "
 
 
 class Metric(NamedTuple):
-    """The diagonal of A."""
+    """The diagonal of A, and of its inverse square root."""
 
     scale: Array
     root: Array
@@ -30,7 +30,7 @@ class Metric(NamedTuple):
 
 
 def times(metric: Metric | None, vector: Array) -> Array:
-    """A v; None is the identity."""
+    """A v, with None for the identity."""
     return vector if metric is None else metric.scale * vector
 
 
@@ -40,11 +40,11 @@ def shaken(metric: Metric | None, noise: Array) -> Array:
 
 
 class Preconditioner(Module):
-    """How A is found: a memory that follows gradients of the log posterior."""
+    """An estimator of A: a memory that is updated with gradients of the log posterior."""
 
     @property
     def settles(self) -> bool:
-        """Whether A stays as it is after warm-up."""
+        """Whether A is fixed after warm-up."""
         return True
 
     def check(self, like: Params) -> None:
@@ -53,34 +53,34 @@ class Preconditioner(Module):
 
     @abc.abstractmethod
     def begin(self, like: Params, slope: Array, variance: Array) -> PyTree:
-        """The memory before the first step: of unknowns of these shapes, a first gradient and the prior's variances."""
+        """Memory before the first step, from the unknowns' shapes, a first gradient and the prior's variances."""
 
     @abc.abstractmethod
     def follow(self, memory: PyTree, slope: Array, adapts: Array) -> PyTree:
-        """The memory after a gradient; `adapts` says whether there is warm-up."""
+        """Memory after a gradient; `adapts` says whether warm-up still lasts."""
 
     @abc.abstractmethod
     def metric(self, memory: PyTree) -> Metric | None:
-        """A; None is the identity."""
+        """A, or None for the identity."""
 
     def report(self, memory: PyTree) -> PyTree:
-        """What a chain tells the others at a meeting."""
+        """What a chain brings to a meeting."""
         return ()
 
     def meet(self, memory: PyTree, reports: PyTree) -> PyTree:
-        """The memory after a meeting."""
+        """Memory after a meeting."""
         return memory
 
 
 class Identity(Preconditioner):
-    """All weights take the same step."""
+    """All unknowns have the same step size."""
 
     def begin(self, like: Params, slope: Array, variance: Array) -> PyTree:
-        """Nothing to remember."""
+        """Empty: nothing is remembered."""
         return ()
 
     def follow(self, memory: PyTree, slope: Array, adapts: Array) -> PyTree:
-        """Nothing to remember."""
+        """Empty: nothing is remembered."""
         return memory
 
     def metric(self, memory: PyTree) -> Metric | None:
@@ -103,11 +103,11 @@ class Running(Preconditioner):
 
     @property
     def settles(self) -> bool:
-        """Unless it goes on forever."""
+        """True unless `forever` is set."""
         return not self.forever
 
     def share(self, adapts: Array) -> Any:
-        """What a gradient contributes to the mean."""
+        """Weight of a new gradient in the running mean."""
         return 1.0 - self.decay if self.forever else jnp.where(adapts, 1.0 - self.decay, 0.0)
 
 
@@ -117,12 +117,12 @@ class RMSprop(Running):
     Parameters
     ----------
     decay
-        Of the running mean, a step.
+        Decay of the running mean, per step.
     damping
         :math:`\delta`.
     forever
-        Follow gradients after warm-up too, as :cite:t:`izmailov2021what` do. The draws are then of another
-        distribution: the drift that a moving A asks for is left out.
+        Keep adapting after warm-up, as :cite:t:`izmailov2021what` do. The draws then follow another distribution: the
+        drift term that a varying A requires is left out.
     """
 
     decay: float = eqx.field(default=0.99, converter=float)
@@ -130,22 +130,22 @@ class RMSprop(Running):
     forever: bool = eqx.field(default=False, static=True)
 
     def begin(self, like: Params, slope: Array, variance: Array) -> Array:
-        """The first gradient, squared."""
+        """Square of the first gradient."""
         return slope**2
 
     def follow(self, memory: Array, slope: Array, adapts: Array) -> Array:
-        """The running mean."""
+        """Updated running mean."""
         return memory + self.share(adapts) * (slope**2 - memory)
 
     def metric(self, memory: Array) -> Metric:
-        """Of the running mean."""
+        """A from the running mean."""
         return _inverse(jnp.sqrt(memory) + self.damping)
 
 
 class Adam(Running):
-    r""":math:`A = 1 / (\sqrt{\hat v} + \delta)`, v as in `RMSprop` but from 0, :math:`\hat v = v / (1 - \beta^t)`.
+    r""":math:`A = 1 / (\sqrt{\hat v} + \delta)`, v as in `RMSprop`, started at 0, :math:`\hat v = v / (1 - \beta^t)`.
 
-    The second half of Adam :cite:p:`kingma2015adam`, whose first is the momentum of `tunbridge.SGHMC`.
+    This is the second moment of Adam :cite:p:`kingma2015adam`; its first is the momentum of `tunbridge.SGHMC`.
 
     Parameters
     ----------
@@ -162,26 +162,26 @@ class Adam(Running):
     forever: bool = eqx.field(default=False, static=True)
 
     def begin(self, like: Params, slope: Array, variance: Array) -> tuple[Array, Array]:
-        """The first gradient, squared, and what a mean from 0 on lacks."""
+        """Running mean after the first gradient, and the weight that it lacks for having started at 0."""
         return (1.0 - self.decay) * slope**2, jnp.full((), 1.0, slope.dtype) * self.decay
 
     def follow(self, memory: tuple[Array, Array], slope: Array, adapts: Array) -> tuple[Array, Array]:
-        """The running mean."""
+        """Updated running mean."""
         mean, lacks = memory
         share = self.share(adapts)
         return mean + share * (slope**2 - mean), lacks * (1.0 - share)
 
     def metric(self, memory: tuple[Array, Array]) -> Metric:
-        """Of the corrected mean."""
+        """A from the bias-corrected mean."""
         mean, lacks = memory
         return _inverse(jnp.sqrt(mean / (1.0 - lacks)) + self.damping)
 
 
 class Gathered(NamedTuple):
-    """What `Fisher` remembers."""
+    """Memory of `Fisher`."""
 
     mean: Array
-    """Of squared gradients, agreed on."""
+    """Mean of squared gradients that the chains agreed on."""
     total: Array
     num: Array
     floor: Array
@@ -197,25 +197,25 @@ class Fisher(Preconditioner):
     """
 
     def begin(self, like: Params, slope: Array, variance: Array) -> Gathered:
-        """The first gradient, squared, where it is above the mean."""
+        """Memory with the square of the first gradient, raised to its mean where below."""
         first = jnp.maximum(slope**2, jnp.mean(slope**2))
         return Gathered(first, jnp.zeros_like(slope), jnp.zeros((), slope.dtype), 1.0 / variance)
 
     def follow(self, memory: Gathered, slope: Array, adapts: Array) -> Gathered:
-        """Squared gradients since the last meeting."""
+        """Memory with one more squared gradient since the last meeting."""
         counts = adapts.astype(slope.dtype)
         return memory._replace(total=memory.total + counts * slope**2, num=memory.num + counts)
 
     def metric(self, memory: Gathered) -> Metric:
-        """Of the mean agreed on."""
+        """A from the mean that the chains agreed on."""
         return _inverse(jnp.maximum(memory.mean, memory.floor))
 
     def report(self, memory: Gathered) -> tuple[Array, Array]:
-        """Squared gradients, and how many."""
+        """Sum of squared gradients, and their number."""
         return memory.total, memory.num
 
     def meet(self, memory: Gathered, reports: tuple[Array, Array]) -> Gathered:
-        """The mean over all chains."""
+        """Memory with the mean over all chains."""
         total, num = (jnp.sum(part, axis=0) for part in reports)
         mean = jnp.where(num > 0, total / jnp.maximum(num, 1.0), memory.mean)
         return Gathered(mean, jnp.zeros_like(total), jnp.zeros_like(num), memory.floor)
@@ -226,15 +226,15 @@ def _factors(given: Mapping[str, float] | Sequence[tuple[str, float]]) -> dict[s
 
 
 class Groups(Preconditioner):
-    """Another preconditioner whose steps are multiplied by a factor, a group of weights.
+    """Another preconditioner with its step sizes multiplied by one factor per group of weights.
 
     Parameters
     ----------
     factors
-        (beginning of a path, factor) pairs or a dict of them: ``{"weights/head": 0.3}`` multiplies the steps of all
-        unknowns whose path (as in ``posterior.summary()``) begins so. The longest beginning that fits decides.
+        (path prefix, factor) pairs or a dict of them: ``{"weights/head": 0.3}`` multiplies the step sizes of all
+        unknowns whose path (as in ``posterior.summary()``) has this prefix. The longest matching prefix decides.
     inner
-        What the factors multiply.
+        The preconditioner that the factors multiply.
     """
 
     factors: Any = eqx.field(converter=_factors)
@@ -247,19 +247,19 @@ class Groups(Preconditioner):
 
     @property
     def settles(self) -> bool:
-        """As the inner one."""
+        """Whether the inner preconditioner is fixed after warm-up."""
         return self.inner.settles
 
     def check(self, like: Params) -> None:
-        """InputError if a beginning fits no path."""
+        """InputError if a prefix matches no path."""
         self.inner.check(like)
         paths = [path for path, _ in flatten_with_paths(like)]
         for prefix in self.factors:
             if not any(path.startswith(prefix) for path in paths):
-                raise InputError(f"beginnings of the paths {', '.join(paths)}", repr(prefix), "Name a group of these.")
+                raise InputError(f"prefixes of the paths {', '.join(paths)}", repr(prefix), "Name a group of these.")
 
     def begin(self, like: Params, slope: Array, variance: Array) -> tuple[Array, PyTree]:
-        """A factor for each unknown."""
+        """A factor for each unknown, and the memory of the inner preconditioner."""
 
         def factor(path: str) -> Any:
             fitting = [prefix for prefix in self.factors if path.startswith(prefix)]
@@ -269,21 +269,21 @@ class Groups(Preconditioner):
         return ravel(leaves), self.inner.begin(like, slope, variance)
 
     def follow(self, memory: tuple[Array, PyTree], slope: Array, adapts: Array) -> tuple[Array, PyTree]:
-        """What the inner one remembers."""
+        """Updated memory of the inner preconditioner."""
         return memory[0], self.inner.follow(memory[1], slope, adapts)
 
     def metric(self, memory: tuple[Array, PyTree]) -> Metric:
-        """The inner one, times the factors."""
+        """A of the inner preconditioner, times the factors."""
         factors, inner = memory[0], self.inner.metric(memory[1])
         root = jax.lax.rsqrt(factors)
         return Metric(factors, root) if inner is None else Metric(factors * inner.scale, root * inner.root)
 
     def report(self, memory: tuple[Array, PyTree]) -> PyTree:
-        """What the inner one tells."""
+        """What the inner preconditioner brings to a meeting."""
         return self.inner.report(memory[1])
 
     def meet(self, memory: tuple[Array, PyTree], reports: PyTree) -> tuple[Array, PyTree]:
-        """What the inner one hears."""
+        """Memory of the inner preconditioner after a meeting."""
         return memory[0], self.inner.meet(memory[1], reports)
 
 

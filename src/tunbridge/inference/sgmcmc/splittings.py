@@ -1,4 +1,4 @@
-r"""One step of the motions that stochastic-gradient samplers follow, each with one gradient.
+r"""Integrators of stochastic-gradient dynamics: one step of each takes one gradient.
 
 With the step size :math:`\eta`, the metric A and momentum r in units of the gradient, all of them are splittings of
 
@@ -6,8 +6,8 @@ With the step size :math:`\eta`, the metric A and momentum r in units of the gra
 
     dw = A r \, ds, \qquad dr = \nabla \log \pi \, dt - \alpha r \, dt + \text{noise}.
 
-In equilibrium w has the posterior and :math:`r \sim N(0, A^{-1} / \eta)`, up to the factor `unit`. When the step size
-changes, r keeps its energy.
+In equilibrium w follows the posterior and :math:`r \sim N(0, A^{-1} / \eta)`, up to the factor `unit`. When the
+step size changes, r is rescaled to keep its energy.
 """
 
 import abc
@@ -23,7 +23,7 @@ __all__ = ["BADODAB", "BAOAB", "Euler", "Motion", "Overdamped", "Splitting", "Th
 
 
 class Motion(NamedTuple):
-    """Where a chain is and goes."""
+    """Position, momentum, friction and last step size of a chain."""
 
     position: Array
     momentum: Array
@@ -35,32 +35,32 @@ class Motion(NamedTuple):
 
 
 class Push(NamedTuple):
-    """What moves a chain in one step."""
+    """The gradient, the noise and the step size of one step."""
 
     slope: Array
     """An estimate of the gradient of the log posterior."""
     step_size: Array
     metric: Metric | None
     shake: Array
-    """Noise of covariance 1 / A times the schedule's factor, squared."""
+    """Noise whose covariance is 1 / A times the square of the schedule's noise factor."""
     noise: Array
-    """How much noise is wanted: twice the friction less what the gradient brings along."""
+    """Amount of noise to inject: twice the friction, less what the gradient brings along."""
 
 
 class Splitting(Module):
-    """How a step is put together."""
+    """An integrator: how a step is composed."""
 
     @abc.abstractmethod
     def advance(self, motion: Motion, push: Push) -> Motion:
-        """One step."""
+        """Motion after one step."""
 
     @abc.abstractmethod
     def unit(self, friction: Array) -> Array:
-        r"""The variance of :math:`\sqrt{\eta A} \, r` in equilibrium."""
+        r"""Variance of :math:`\sqrt{\eta A} \, r` in equilibrium."""
 
 
 def _carried(motion: Motion, push: Push) -> Array:
-    """Momentum that has the same energy under the new step size."""
+    """Momentum rescaled to the same energy under the new step size."""
     return jnp.sqrt(motion.step_size / push.step_size) * motion.momentum
 
 
@@ -70,18 +70,18 @@ def _spread(push: Push, noise: Array) -> Array:
 
 
 class Overdamped(Splitting):
-    r"""Langevin's motion without momentum :cite:p:`welling2011sgld`: :math:`w' = w + \eta A g + \sqrt{2 \eta A}\, \xi`.
+    r"""Langevin dynamics without momentum :cite:p:`welling2011sgld`: :math:`w' = w + \eta A g + \sqrt{2 \eta A}\, \xi`.
 
     Without noise it is gradient ascent.
     """
 
     def advance(self, motion: Motion, push: Push) -> Motion:
-        """One step."""
+        """Motion after one step."""
         r = push.slope + _spread(push, push.noise)
         return Motion(motion.position + push.step_size * times(push.metric, r), r, motion.friction, push.step_size)
 
     def unit(self, friction: Array) -> Array:
-        """2: what noise alone brings."""
+        """2: the variance that the noise alone gives."""
         return 2.0 * jnp.ones_like(friction)
 
 
@@ -96,7 +96,7 @@ class Euler(Splitting):
     """
 
     def advance(self, motion: Motion, push: Push) -> Motion:
-        """One step."""
+        """Motion after one step."""
         r = push.slope + (1.0 - motion.friction) * _carried(motion, push) + _spread(push, push.noise)
         return Motion(motion.position + push.step_size * times(push.metric, r), r, motion.friction, push.step_size)
 
@@ -108,12 +108,12 @@ class Euler(Splitting):
 class BAOAB(Splitting):
     r"""A kick, half a drift, friction and noise, half a drift :cite:p:`leimkuhler2013baoab`.
 
-    Of a normal posterior and full gradients its positions have no bias, whatever the step. Kicks before and after the
-    drifts are taken as one, so that a step is one gradient.
+    For a normal posterior and full gradients its positions have no bias, whatever the step size. The kicks before and
+    after the drifts are merged into one, so that a step takes one gradient.
     """
 
     def advance(self, motion: Motion, push: Push) -> Motion:
-        """One step."""
+        """Motion after one step."""
         r = _carried(motion, push) + push.slope
         drift = 0.5 * push.step_size
         position = motion.position + drift * times(push.metric, r)
@@ -127,19 +127,20 @@ class BAOAB(Splitting):
 
 
 class Thermostat(Splitting):
-    r"""Friction that follows the kinetic energy :cite:p:`ding2014sgnht`, whatever heats the chain.
+    r"""Friction that adapts to the kinetic energy :cite:p:`ding2014sgnht`, whatever heats the chain.
 
     .. math::
 
         r' = (1 - \alpha) r + g + \sqrt{2 a / \eta} \, A^{-1/2} \xi, \quad w' = w + \eta A r', \quad
         \alpha' = \alpha + \frac{\eta}{Q} \big( \tfrac{\eta}{d} r'^\top A r' - 1 \big)
 
-    :math:`\alpha` fluctuates around its mean with variance :math:`\eta / (d Q)`. Q is 1, as published, unless that were
-    more than :math:`(a / 3)^2`: with few unknowns friction would often be below 0 for long, and the chain explode.
+    :math:`\alpha` fluctuates around its mean with variance :math:`\eta / (d Q)`. Q is 1, as published, unless the
+    variance would exceed :math:`(a / 3)^2`: with few unknowns friction would often stay below 0 for long, and the chain
+    would diverge.
     """
 
     def advance(self, motion: Motion, push: Push) -> Motion:
-        """One step."""
+        """Motion after one step."""
         r = push.slope + (1.0 - motion.friction) * _carried(motion, push) + _spread(push, push.noise)
         position = motion.position + push.step_size * times(push.metric, r)
         return Motion(position, r, _friction(motion.friction, r, push, push.step_size), push.step_size)
@@ -153,7 +154,7 @@ class BADODAB(Splitting):
     """`Thermostat` with its parts in a symmetric order :cite:p:`leimkuhler2016adaptive`: less bias at equal steps."""
 
     def advance(self, motion: Motion, push: Push) -> Motion:
-        """One step."""
+        """Motion after one step."""
         drift = 0.5 * push.step_size
         r = _carried(motion, push) + push.slope
         position = motion.position + drift * times(push.metric, r)
@@ -169,6 +170,6 @@ class BADODAB(Splitting):
 
 
 def _friction(friction: Array, r: Array, push: Push, time: Array) -> Array:
-    """More of it while the kinetic energy is above its mean."""
+    """Friction after a time, which grows while the kinetic energy is above its mean."""
     inertia = jnp.maximum(1.0, push.step_size / (r.shape[0] * (push.noise / 6.0) ** 2))
     return friction + time / inertia * (push.step_size * jnp.mean(r * times(push.metric, r)) - 1.0)

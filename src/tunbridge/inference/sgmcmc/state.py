@@ -1,4 +1,4 @@
-"""What a chain of stochastic-gradient steps carries along."""
+"""The state of a stochastic-gradient chain."""
 
 from typing import NamedTuple
 
@@ -10,23 +10,23 @@ from tunbridge.inference.sgmcmc.tuning import Tuning
 
 
 class DynamicsState(NamedTuple):
-    """What the next step needs."""
+    """State of a stochastic-gradient chain: its motion, its memories and its running statistics."""
 
     motion: Motion
     metric: PyTree
-    """What the preconditioner remembers."""
+    """Memory of the preconditioner."""
     anchor: PyTree
-    """What the gradient's estimator remembers."""
+    """Memory of the gradient estimator."""
     tuning: Tuning | tuple[()]
-    """What warm-up remembers, where the step size is measured, else ()."""
+    """Memory of warm-up where the step size is measured, else ()."""
     noise: PyTree
-    """The variance of the gradient, where it is measured, else ()."""
+    """Variance of the gradient where it is measured, else ()."""
     heat: Array
-    """A running mean of each unknown's kinetic energy, 1 in equilibrium."""
+    """Running mean of each unknown's kinetic energy, 1 in equilibrium."""
     step: Array
     warmup: Array
 
     @property
     def position(self) -> Array:
-        """Everything unknown."""
+        """All unknowns in one vector."""
         return self.motion.position

@@ -1,6 +1,6 @@
-"""The kinetic temperature of each array of unknowns: 1 where a sampler's own noise alone heats.
+"""The kinetic temperature of each array of unknowns: 1 if the sampler's own noise is the only source of heat.
 
-It is measured by `heat`, a running mean of each unknown's kinetic energy in units of its equilibrium.
+It is measured by `heat`, a running mean of each unknown's kinetic energy in units of its equilibrium value.
 """
 
 import jax
@@ -14,27 +14,27 @@ from tunbridge.inference.sampler import shapes
 from tunbridge.model.model import Model
 
 _MEMORY = 0.99
-"""Of the running mean of kinetic energies."""
+"""Decay of the running mean of kinetic energies."""
 
 
 def follow(heat: Array, energy: Array) -> Array:
-    """The running mean after a step."""
+    """Running mean after a step."""
     return heat + (1.0 - _MEMORY) * (energy - heat)
 
 
 def of_arrays(model: Model, heat: Array) -> Array:
-    """One number for each array of unknowns."""
+    """Kinetic temperature of each array of unknowns."""
     return jnp.stack([jnp.mean(group) for group in jax.tree.leaves(unravel(shapes(model), heat))])
 
 
 def extremes(model: Model, heat: Array) -> dict[str, float]:
-    """The coldest and the hottest array of unknowns; members that advance together lead."""
+    """Temperatures of the coldest and the hottest array of unknowns; leading axes of `heat` run over chains."""
     ends = np.cumsum([size(leaf) for leaf in jax.tree.leaves(shapes(model))])
     means = [part.mean() for part in np.split(np.asarray(heat), ends[:-1], axis=-1)]
     return {"coldest": float(min(means)), "hottest": float(max(means))}
 
 
 def stats(model: Model, temperatures: np.ndarray) -> dict[str, Array]:
-    """The temperatures of kept states (chains, draws, arrays) by the names that diagnostics know them by."""
+    """Temperatures of kept states (chains, draws, arrays), keyed by the names that diagnostics use."""
     paths = [path for path, _ in flatten_with_paths(shapes(model))]
     return jax.device_put({f"{TEMPERATURE}{path}": temperatures[..., i] for i, path in enumerate(paths)})

@@ -1,1 +1,1 @@
-"""Variational inference: a family, a divergence, a gradient estimator and KL weights, four choices."""
+"""Variational inference: four choices, of a family, a divergence, a gradient estimator and KL weights."""

@@ -25,24 +25,24 @@ from tunbridge.model.networks.layout import Leaf
 from tunbridge.runtime.loop import Options, run
 
 _MODE_STEPS = 500
-"""Of L-BFGS, on the way to the mode."""
+"""Number of L-BFGS steps towards the mode."""
 _DRAWS = 1000
-"""Of which the bound is an average."""
+"""Number of draws that the bound is averaged over."""
 
 Support = Any
-"""Of one unknown: a constraint, a distribution whose support it is, or either with a shape."""
+"""Support of one unknown: a constraint, a distribution whose support it is, or either with a shape."""
 
 
 class ADVI(Variational):
     r"""Automatic differentiation variational inference :cite:p:`kucukelbir2017automatic`.
 
-    Unknowns go to the real line by the transforms of their supports, with the Jacobians; there q is normal, of any
-    family. `fit` takes a model, as every method does; `approximate` takes any log density.
+    Unknowns are mapped to the real line by the transforms of their supports, Jacobians included; there q is normal, of
+    any family. `fit` takes a model, as every method does; `approximate` takes any log density.
 
     Parameters
     ----------
     family
-        Of q: an object of `tunbridge.families`.
+        Family of q: an object of `tunbridge.families`.
     gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
 
@@ -66,7 +66,7 @@ class ADVI(Variational):
 
     @property
     def form(self) -> Family:
-        """As told."""
+        """The family of q: the field `family`."""
         return self.family
 
     def approximate(
@@ -77,22 +77,22 @@ class ADVI(Variational):
         key: Key,
         progress: bool = True,
     ) -> "DensityApproximation":
-        """Q for a log density: the joint one of data and unknowns, up to a constant.
+        """Fit q to a log density: the joint one of data and unknowns, up to a constant.
 
-        Means begin at the mode on the real line, which is looked for first; standard deviations at what the curvature
-        there says; steps are in these units.
+        Means start at the mode on the real line, which is found first, standard deviations at those implied by the
+        curvature there; steps are in these units.
 
         Parameters
         ----------
         log_density
-            A function of a dictionary of values. Constants that are left out are missing in the bound.
+            Function of a dictionary of values. Constants that it leaves out are missing from the bound.
         unknowns
-            The support of each: a constraint of `numpyro.distributions.constraints`, or a distribution with it;
+            Support of each unknown: a constraint of `numpyro.distributions.constraints`, or a distribution that has it;
             ``(constraint, shape)`` for an array.
         key
-            Decides everything random.
+            Random key: the same key gives the same result.
         progress
-            Show a bar, where there is a terminal.
+            Show a progress bar, where there is a terminal.
         """
         supports = tuple((name, _support(name, given)) for name, given in unknowns.items())
         like = {
@@ -111,21 +111,21 @@ class ADVI(Variational):
 
 
 class _OnDensity(Variational):
-    """The same on a `_Density`, whose coordinates have the mode at 0 and curvature 1."""
+    """`ADVI` on a `_Density`, whose coordinates have the mode at 0 and curvature 1."""
 
     family: Family = Diagonal()
 
     @property
     def form(self) -> Family:
-        """As told."""
+        """The family of q: the field `family`."""
         return self.family
 
     def start(self, key: Key, target: Any, batch: Data) -> Params:
-        """The mode."""
+        """The mode, which is at 0."""
         return Params(jax.tree.map(jnp.zeros_like, target.centre))
 
     def around(self, key: Key, target: Any, params: Params, batch: Data) -> Gaussian:
-        """As wide as the curvature says."""
+        """Variational distribution around the mode, with the standard deviations that its curvature implies."""
         ones = jax.tree.map(jnp.ones_like, params)
         return self.form.around(key, params, ones, _layout(params.weights))
 
@@ -140,26 +140,26 @@ class _Density(Module):
     num: Any = 1.0
 
     def values(self, params: Params) -> tuple[dict[str, Array], Scalar]:
-        """Each unknown in its own units, and the log Jacobian."""
-        total, found = jnp.zeros(()), {}
+        """Values of the unknowns in their own units, and the log Jacobian."""
+        total, values = jnp.zeros(()), {}
         for name, support in self.supports:
             real = self.centre[name] + self.scale[name] * params.weights[name]
             transform = biject_to(support)
-            found[name] = transform(real)
-            total += jnp.sum(transform.log_abs_det_jacobian(real, found[name])) + jnp.sum(jnp.log(self.scale[name]))
-        return found, total
+            values[name] = transform(real)
+            total += jnp.sum(transform.log_abs_det_jacobian(real, values[name])) + jnp.sum(jnp.log(self.scale[name]))
+        return values, total
 
     def log_density(self, params: Params) -> Scalar:
-        """In these coordinates."""
-        found, jacobian = self.values(params)
-        return self.function(found) + jacobian
+        """Log density in these coordinates."""
+        values, jacobian = self.values(params)
+        return self.function(values) + jacobian
 
     def check(self, y: Array) -> Array:
         """Nothing to check: there are no rows."""
         return y
 
     def log_likelihood(self, params: Params, batch: Data) -> Scalar:
-        """All of it."""
+        """The whole log density."""
         return self.log_density(params)
 
     def log_prior(self, params: Params) -> Scalar:
@@ -168,7 +168,7 @@ class _Density(Module):
 
 
 class DensityApproximation(Module):
-    """Q of unknowns with a log density."""
+    """A normal q fitted to a log density of unknowns."""
 
     density: _Density
     q: Gaussian
@@ -180,8 +180,8 @@ class DensityApproximation(Module):
 
     @checked
     def sample(self, key: Key, num: Count) -> dict[str, Array]:
-        """Draws of each unknown in its own units, with a leading axis `num`."""
-        return jax.vmap(lambda one: self.density.values(self.q.sample(one))[0])(jax.random.split(key, num))
+        """Draws of each unknown in its own units, with leading axis `num`."""
+        return jax.vmap(lambda key_draw: self.density.values(self.q.sample(key_draw))[0])(jax.random.split(key, num))
 
 
 def _support(name: str, given: Support) -> constraints.Constraint:
@@ -197,7 +197,7 @@ def _support(name: str, given: Support) -> constraints.Constraint:
 
 
 def _zeros(given: Support, support: constraints.Constraint) -> Array:
-    """On the real line, of the shape of an unknown."""
+    """Zeros on the real line, of the shape of an unknown."""
     entry, shape = given if isinstance(given, tuple) else (given, None)
     if shape is None:
         shape = entry.shape() if isinstance(entry, Distribution) else ()
@@ -209,7 +209,7 @@ def _layout(like: dict[str, Array]) -> dict[str, Leaf]:
 
 
 def _centred(function: Callable[[dict[str, Array]], Scalar], supports: tuple, like: dict[str, Array]) -> _Density:
-    """With the mode at 0 and the curvature there for units; where none is found, as it is."""
+    """The density in coordinates with the mode at 0 and curvature 1 there; unchanged if no mode is found."""
     ones = jax.tree.map(jnp.ones_like, like)
     plain = _Density(function, supports, like, ones)
     value = plain.log_density(Params(like))
@@ -219,40 +219,40 @@ def _centred(function: Callable[[dict[str, Array]], Scalar], supports: tuple, li
             f"{value}",
             "Sum over data, and check the supports.",
         )
-    flat, back = ravel_pytree(like)
+    flat, unravel = ravel_pytree(like)
 
     def loss(real: Array) -> Scalar:
-        return -plain.log_density(Params(back(real)))
+        return -plain.log_density(Params(unravel(real)))
 
     mode, curvature = _mode(loss, flat)
     good = all_finite((mode, curvature))
-    centre = back(mode if good else flat)
-    scale = back(jnp.where(good & (curvature > 0), curvature, 1.0) ** -0.5)
+    centre = unravel(mode if good else flat)
+    scale = unravel(jnp.where(good & (curvature > 0), curvature, 1.0) ** -0.5)
     return strong(_Density(function, supports, centre, scale))
 
 
 def _mode(loss: Callable[[Array], Scalar], start: Array) -> tuple[Array, Array]:
-    """The least of a loss by L-BFGS, and the diagonal of its Hessian there."""
+    """Minimum of a loss by L-BFGS, and the diagonal of its Hessian there."""
     optimiser = optax.lbfgs()
-    value_and_slope = optax.value_and_grad_from_state(loss)
+    value_and_gradient = optax.value_and_grad_from_state(loss)
 
-    def turn(_: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
+    def iteration(_: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
         place, memory = carry
-        value, slope = value_and_slope(place, state=memory)
-        move, memory = optimiser.update(slope, memory, place, value=value, grad=slope, value_fn=loss)
+        value, gradient = value_and_gradient(place, state=memory)
+        move, memory = optimiser.update(gradient, memory, place, value=value, grad=gradient, value_fn=loss)
         return optax.apply_updates(place, move), memory
 
     @jax.jit
     def search(start: Array) -> tuple[Array, Array]:
-        place, _ = jax.lax.fori_loop(0, _MODE_STEPS, turn, (start, optimiser.init(start)))
+        place, _ = jax.lax.fori_loop(0, _MODE_STEPS, iteration, (start, optimiser.init(start)))
         unit = jnp.eye(len(start), dtype=start.dtype)
-        bent = jax.lax.map(lambda e: jax.jvp(jax.grad(loss), (place,), (e,))[1] @ e, unit)
-        return place, bent
+        curvature = jax.lax.map(lambda e: jax.jvp(jax.grad(loss), (place,), (e,))[1] @ e, unit)
+        return place, curvature
 
     return search(start)
 
 
 @jax.jit
 def _bound(density: _Density, q: Gaussian, key: Key) -> tuple[Array, Array]:
-    values = jax.lax.map(lambda one: density.log_density(q.sample(one)), jax.random.split(key, _DRAWS))
+    values = jax.lax.map(lambda key_draw: density.log_density(q.sample(key_draw)), jax.random.split(key, _DRAWS))
     return jnp.mean(values) + q.entropy(), jnp.std(values, ddof=1) / _DRAWS**0.5

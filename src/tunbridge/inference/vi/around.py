@@ -1,4 +1,4 @@
-"""What variational methods share: a point to begin around, the door before it, and the posterior at the end."""
+"""What variational methods share: the start around a point, the checks before it, and the posterior at the end."""
 
 import abc
 import dataclasses
@@ -31,11 +31,11 @@ from tunbridge.runtime.loop import Options, Trace, Train
 from tunbridge.runtime.schedules import Cosine
 
 Start = MAP | Literal["map"] | None
-"""Where means begin: a point estimate, the default one, or the network's own initial weights."""
+"""Where means start: a point estimate, the default one ("map"), or the network's own initial weights (None)."""
 
 
 class AroundPoint(Iterative):
-    """A normal q over everything unknown, begun around a point."""
+    """A normal q over all unknowns, started around a point."""
 
     step_size: eqx.AbstractVar[float]
     num_samples: int = eqx.field(default=1, static=True, kw_only=True)
@@ -63,11 +63,11 @@ class AroundPoint(Iterative):
 
     @property
     def duration(self) -> Train:
-        """How long it trains."""
+        """Length of training."""
         return self.train
 
     def within(self, gradients: int, rows: int) -> Self:
-        """Half for the point, half for the distribution around it; all for that where it has no point."""
+        """The method with half of the gradients for the point estimate and half for q; all for q if it has no point."""
         if self.point is None:
             return dataclasses.replace(self, train=self.train.within(gradients // self.num_samples, rows))
         point = MAP() if self.point == "map" else self.point
@@ -75,29 +75,29 @@ class AroundPoint(Iterative):
         return dataclasses.replace(self, point=point.within(gradients // 2, rows), train=train)
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """One for each sample of the weights."""
+        """Gradients of single rows that were spent: one per draw of the weights."""
         return self.num_samples * super().gradients_spent(steps, posterior, rows)
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
-        """Priors without a density on the whole real line, and what the family of q cannot hold."""
+        """InputError for a prior without a density on the whole real line, or a q that does not fit in memory."""
         like = shapes(model)
         self.form.check(like, model.network.layout(like.weights))
         beginning.check_support(model, like)
 
     def settle(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> tuple[Self, Options]:
-        """With what knows the model, and means to begin around."""
+        """The method bound to the model, and options with the initial means."""
         means = self._means(model, data, key, size, options)
         options = dataclasses.replace(options, init=means)
-        if means is not None:  # after an interruption they may be others
+        if means is not None:  # after an interruption the means may differ
             options = options.within(f"q-{fingerprint(means)[:12]}")
         return dataclasses.replace(self.bind(model), point=None), options
 
     def bind(self, model: Model) -> Self:
-        """With parts that know the model."""
+        """The method with its parts bound to the model."""
         return self
 
     def _means(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Params] | None:
-        """Where the means of q begin."""
+        """Initial means of q, one per posterior; None for the network's own initial weights."""
         if options.init is not None:
             return [given(model, options.init)] * size
         if self.point is None:
@@ -105,14 +105,14 @@ class AroundPoint(Iterative):
         point = self.point
         if point == "map":
             point = MAP(train=Train(min(MAP().train.steps, self.train.steps), self.train.batch_size))
-        found = point.posteriors(model, data, key, size, options.within("point"))
-        return [beginning.translated(model, one) for one in found]
+        posteriors = point.posteriors(model, data, key, size, options.within("point"))
+        return [beginning.translated(model, posterior) for posterior in posteriors]
 
     def _starts(self, init: Any, target: Target, rows: Data, key: Key, num: int) -> Params | None:
         return None if init is None else jax.tree.map(partial(on_host, lambda *each: np.stack(each)), *init)
 
     def around(self, key: Key, target: Target, params: Params, batch: Data) -> Gaussian:
-        """Q around the parameters, as wide as the curvature says."""
+        """Variational distribution around the parameters, its standard deviations given or from the curvature."""
         key_sds, key_family = jax.random.split(key)
         if (sd := self.initial_sd) is None:
             sds = beginning.standard_deviations(key_sds, target, params, batch)
@@ -121,11 +121,11 @@ class AroundPoint(Iterative):
         return self.form.around(key_family, params, sds, target.model.network.layout(params.weights))
 
     def keep(self, target: Target, state: Any) -> PyTree:
-        """Nothing: the last state is what counts."""
+        """Nothing: only the last state counts."""
         return ()
 
     def reached(self, model: Model, key: Key, trace: Trace, q: Gaussian) -> Posterior:
-        """The posterior of a last q; NumericalError if it failed."""
+        """The posterior with the last q; NumericalError if that is not finite."""
         step = int(trace.state.step)
         if not all_finite(q):
             raise NumericalError(Result.NONFINITE_STATE, step, 0, "Nothing can be predicted with it.")

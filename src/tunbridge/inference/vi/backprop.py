@@ -1,4 +1,4 @@
-"""Bayes by Backprop, as its authors write it."""
+"""Bayes by Backprop, as published."""
 
 import equinox as eqx
 import jax
@@ -20,10 +20,10 @@ from tunbridge.model.model import Target
 
 
 class BayesByBackprop(Variational):
-    r"""Bayes by Backprop :cite:p:`blundell2015weight`: mean-field with the KL estimated by the same draw, any prior.
+    r"""Bayes by Backprop :cite:p:`blundell2015weight`: mean-field with the KL estimated from the same draw, any prior.
 
     With :math:`\varepsilon \sim N(0, I)`, :math:`w = \mu + \log(1 + e^\rho) \circ \varepsilon` and
-    :math:`f(w, \theta) = \log q(w \mid \theta) - \log p(w) - \log p(D \mid w)` a step follows
+    :math:`f(w, \theta) = \log q(w \mid \theta) - \log p(w) - \log p(D \mid w)`, a step follows
 
     .. math::
 
@@ -31,8 +31,8 @@ class BayesByBackprop(Variational):
         \Delta_\rho = \frac{\partial f}{\partial w} \circ \frac{\varepsilon}{1 + e^{-\rho}}
         + \frac{\partial f}{\partial \rho}.
 
-    The paper's prior is ``priors.TwoNormals``, its optimiser ``optax.sgd``, its weights of the KL
-    ``klweights.Geometric()``; the defaults here are Adam and equal weights, and means begin at the network's own
+    The paper's prior is ``priors.TwoNormals``, its optimiser ``optax.sgd``, its KL weights
+    ``klweights.Geometric()``; the defaults here are Adam and equal weights, and means start at the network's own
     initial weights.
 
     Parameters
@@ -46,36 +46,36 @@ class BayesByBackprop(Variational):
 
     @property
     def form(self) -> Family:
-        """Independent numbers."""
+        """Independent unknowns: a diagonal covariance."""
         return families.Diagonal()
 
     def slopes(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
-        """F / N and the paper's steps, averaged over draws."""
+        """F / N and the paper's updates, averaged over draws."""
         if self.num_samples == 1:
             return self._deltas(key, target, q, batch, share)
         keys = split(key, self.num_samples)
-        each = jax.vmap(lambda one: self._deltas(one, target, q, batch, share))(keys)
+        each = jax.vmap(lambda key_draw: self._deltas(key_draw, target, q, batch, share))(keys)
         return jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
 
     def _deltas(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
-        """F / N at a draw; both deltas.
+        """F / N at a draw, and both deltas.
 
-        At fixed w the gradients of log q are -epsilon / sigma by w and epsilon / sigma by mu, whose sum is 0, and
-        (epsilon^2 - 1) / sigma by sigma: together with epsilon times the one by w, -1 / sigma.
+        The gradients of log q are -epsilon / sigma with respect to w and epsilon / sigma with respect to mu, whose sum
+        is 0, and (epsilon^2 - 1) / sigma with respect to sigma, to which epsilon times the first is added: -1 / sigma.
         """
 
-        def rest(w: Params) -> Scalar:
+        def loss(w: Params) -> Scalar:
             return -(share * target.log_prior(w) + target.log_likelihood(w, batch)) / target.num
 
         noise = q.noise(key)
         sigmas = [softplus(spread.rho) for spread in q.spreads]
         means, structure = jax.tree.flatten(q.mean)
         w = [mu + sigma * epsilon for mu, sigma, epsilon in zip(means, sigmas, noise, strict=True)]
-        value, by_w = jax.value_and_grad(rest)(jax.tree.unflatten(structure, w))
+        value, by_w = jax.value_and_grad(loss)(jax.tree.unflatten(structure, w))
         share = share / target.num
 
-        def by_rho(spread: Spread, sigma: Array, epsilon: Array, slope: Array) -> Diagonal:
-            return Diagonal((slope * epsilon - share / sigma) * jax.nn.sigmoid(spread.rho))
+        def by_rho(spread: Spread, sigma: Array, epsilon: Array, gradient: Array) -> Diagonal:
+            return Diagonal((gradient * epsilon - share / sigma) * jax.nn.sigmoid(spread.rho))
 
         spreads = tuple(map(by_rho, q.spreads, sigmas, noise, jax.tree.leaves(by_w)))
         log_q = sum(

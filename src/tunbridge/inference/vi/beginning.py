@@ -1,4 +1,4 @@
-"""Where q begins: at weights that fit, with standard deviations from the curvature there."""
+"""The initial q: means at weights that fit, standard deviations from the curvature there."""
 
 import math
 
@@ -15,14 +15,15 @@ from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
 from tunbridge.model.spread import prior_variances
 
-_TURNS = 256
-"""How many targets are drawn to measure the curvature, at rows of the first batch in turn."""
+_NUM_TARGETS = 256
+"""Number of targets drawn to measure the curvature, at the rows of the first batch in turn."""
 
 
 def standard_deviations(key: Key, target: Target, params: Params, batch: Data) -> Params:
-    r""":math:`(N F_{ii} + 1 / s_i^2)^{-1/2}` with the Fisher information F of a row and the prior's scales s.
+    r"""Initial standard deviations :math:`(N F_{ii} + 1 / s_i^2)^{-1/2}`.
 
-    F is the mean of squared gradients of the log likelihood of targets drawn from the model itself.
+    F is the Fisher information of a row, the mean squared gradient of the log likelihood for targets drawn from the
+    model itself, and s the prior's scales.
     """
     model = target.model
     key_prior, key_rows = jax.random.split(key)
@@ -31,17 +32,17 @@ def standard_deviations(key: Key, target: Target, params: Params, batch: Data) -
         x = jax.lax.dynamic_slice_in_dim(batch.x, i % batch.num, 1)
         noise_free = model.likelihood.distribution(model.outputs(params, x), params.noise)
         y = jax.lax.stop_gradient(noise_free.sample(jax.random.fold_in(key_rows, i)))
-        slope = jax.grad(lambda p: jnp.sum(model.log_likelihood(p, x, y.astype(batch.y.dtype))))(params)
+        gradient = jax.grad(lambda p: jnp.sum(model.log_likelihood(p, x, y.astype(batch.y.dtype))))(params)
         weight = 1.0 if batch.weight is None else batch.weight[i % batch.num]
-        return jax.tree.map(lambda t, g: t + weight * jnp.square(jnp.where(jnp.isfinite(g), g, 0.0)), total, slope)
+        return jax.tree.map(lambda t, g: t + weight * jnp.square(jnp.where(jnp.isfinite(g), g, 0.0)), total, gradient)
 
-    total = jax.lax.fori_loop(0, _TURNS, add, jax.tree.map(jnp.zeros_like, params))
+    total = jax.lax.fori_loop(0, _NUM_TARGETS, add, jax.tree.map(jnp.zeros_like, params))
     prior = prior_variances(key_prior, model, batch.x)
-    return jax.tree.map(lambda t, v: (target.num / _TURNS * t + 1.0 / v) ** -0.5, total, prior)
+    return jax.tree.map(lambda t, v: (target.num / _NUM_TARGETS * t + 1.0 / v) ** -0.5, total, prior)
 
 
 def translated(model: Model, point: Posterior) -> Params:
-    """A point estimate's network in the coordinates of a model, which may have more unknown scales."""
+    """Parameters of a point estimate's network in the coordinates of `model`, which may have more unknown scales."""
     return _translated(model, point.model, point.one())
 
 
@@ -55,19 +56,19 @@ def _translated(model: Model, other: Model, params: Params) -> Params:
 
 @once
 def _log_priors(model: Model, params: Params) -> tuple[Array, Array]:
-    """At parameters, and at minus these."""
+    """Log prior of the parameters, and of their negatives."""
     target = Target(model, 1.0)
     return target.log_prior(params), target.log_prior(jax.tree.map(jnp.negative, params))
 
 
 def check_support(model: Model, like: Params) -> None:
-    """InputError unless the log prior is finite all around: q has the whole real line for its support."""
+    """InputError unless the log prior is finite at weights of either sign: the support of q is the whole real line."""
     rng = np.random.default_rng(0)
-    somewhere = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), like)
-    for value in map(float, _log_priors(model, somewhere)):
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(leaf.dtype), like)
+    for value in map(float, _log_priors(model, params)):
         if not math.isfinite(value):
             raise InputError(
-                "a prior with a density above 0 on the whole real line, as q has it",
+                "a prior with a density above 0 on the whole real line, like that of q",
                 f"log p = {value} of priors.{type(model.prior).__name__} at some weights",
                 "Choose a prior without bounds, or write bounded unknowns as functions of unbounded ones.",
             )

@@ -1,4 +1,4 @@
-"""What is made small between q and the posterior, and how the part that does not see the data is estimated."""
+"""Divergences between q and the posterior, and how the part that does not depend on the data is estimated."""
 
 import abc
 import dataclasses
@@ -16,27 +16,27 @@ from tunbridge.model.model import Model, Target
 
 
 class Divergence(Module):
-    """Between q and the posterior, through a bound to be raised."""
+    """A divergence between q and the posterior, minimised by maximising a bound."""
 
     def bind(self, model: Model, like: Params) -> Self:
-        """The same with what depends on the model settled."""
+        """The divergence bound to the model: whatever depends on the model is set."""
         return self
 
     @abc.abstractmethod
     def sampled(self, target: Target, q: Gaussian, params: Params) -> Scalar:
-        """The part of log p(params) - log q(params) that a draw estimates."""
+        """Part of log p(params) - log q(params) that is estimated from a draw."""
 
     @abc.abstractmethod
     def direct(self, target: Target, q: Gaussian) -> Scalar:
-        """The part of its expectation that has a closed form."""
+        """Part of its expectation that has a closed form."""
 
     @abc.abstractmethod
     def bound(self, log_weights: Array) -> Scalar:
-        """What is raised, from the log weights (draws,) of some draws of q."""
+        """Bound to be maximised, from the log weights (draws,) of some draws from q."""
 
 
 class KL(Divergence):
-    r"""Kullback and Leibler's, from q to the posterior. Raising the evidence lower bound lowers it:
+    r"""The Kullback-Leibler divergence from q to the posterior, minimised by maximising the evidence lower bound:
 
     .. math::
 
@@ -47,20 +47,20 @@ class KL(Divergence):
     Parameters
     ----------
     closed
-        Take the entropy of q, and the expected log prior of normal independent weights, in closed form; False
-        estimates the KL by draws as a whole, whatever the prior.
+        Use closed forms for the entropy of q and for the expected log prior of independent normal weights; False
+        estimates the whole KL from draws, whatever the prior.
     """
 
     closed: bool = eqx.field(default=True, static=True)
     normal: bool = eqx.field(default=False, static=True)
-    """Whether the prior of the weights has an expected log density in closed form: found when the model is known."""
+    """Whether the expected log prior of the weights has a closed form; set when the model is known."""
 
     def bind(self, model: Model, like: Params) -> Self:
-        """With what the prior allows."""
+        """The divergence with `normal` set for the model's prior."""
         return dataclasses.replace(self, normal=self.closed and model.independent_normal(like))
 
     def sampled(self, target: Target, q: Gaussian, params: Params) -> Scalar:
-        """Log p - log q at a draw, less what `direct` gives."""
+        """Log p - log q at a draw, without the part that `direct` returns."""
         if not self.closed:
             return target.log_prior(params) - q.log_prob(params)
         if not self.normal:
@@ -68,7 +68,7 @@ class KL(Divergence):
         return target.log_hyper(params)
 
     def direct(self, target: Target, q: Gaussian) -> Scalar:
-        r"""The entropy, and :math:`E_q \log p(w) = \log p(\mu) + \tfrac12 \sum_i \partial_i^2 \log p \; v_i`."""
+        r"""Entropy of q, and :math:`E_q \log p(w) = \log p(\mu) + \tfrac12 \sum_i \partial_i^2 \log p \; v_i`."""
         if not self.closed:
             return jnp.zeros(())
         if not self.normal:
@@ -83,5 +83,5 @@ class KL(Divergence):
         return q.entropy() + log_prior(mean) + 0.5 * sum(jax.tree.leaves(terms))
 
     def bound(self, log_weights: Array) -> Scalar:
-        """Their mean: the evidence lower bound."""
+        """Mean of the log weights: the evidence lower bound."""
         return jnp.mean(log_weights)

@@ -1,4 +1,4 @@
-"""Families of normal distributions over everything unknown: which numbers may be correlated."""
+"""Families of normal distributions over all unknowns: which of them may be correlated."""
 
 import abc
 
@@ -18,19 +18,19 @@ from tunbridge.inference.vi.spreads import Spread
 from tunbridge.model.networks import layout as axes
 
 _COPIES = 6
-"""How often the parameters of q are held while it is fitted: they, their gradients, an optimiser's two moments."""
+"""Copies of q's parameters held while it is fitted: themselves, their gradients, an optimiser's two moments."""
 
 
 class Family(Module):
-    """A structure of the covariance. Unknown scales and noise are part of it."""
+    """A covariance structure of q, unknown scales and noise included."""
 
     @abc.abstractmethod
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
-        """The member with this mean and about these standard deviations, without correlations."""
+        """Member of the family with this mean and about these standard deviations, without correlations."""
 
     @property
     def diagonal(self) -> bool:
-        """Whether each number has a part independent of all others."""
+        """Whether each unknown has a part independent of all others."""
         return False
 
     def check(self, like: Params, layout: PyTree) -> None:
@@ -41,48 +41,48 @@ class Family(Module):
             return self.around(jax.random.key(0), mean, jax.tree.map(lambda leaf: leaf + 1.0, mean), layout)
 
         numbers = size(jax.eval_shape(made))
-        needed, there = 4 * _COPIES * numbers, memory.available()
-        if needed > there:
+        needed, available = 4 * _COPIES * numbers, memory.available()
+        if needed > available:
             raise InputError(
-                f"a family that fits in the {there / 1e9:.1f} GB of memory that are free",
-                f"families.{type(self).__name__} with {numbers:,} numbers for {size(like):,} unknowns, which takes "
+                f"a family that fits in the {available / 1e9:.1f} GB of memory that are free",
+                f"families.{type(self).__name__} with {numbers:,} parameters for {size(like):,} unknowns, which takes "
                 f"{needed / 1e9:.1f} GB",
                 "Use tb.LowRank() or tb.MeanField().",
             )
 
 
 class Diagonal(Family):
-    """All numbers independent: mean-field. Twice as many numbers as unknowns."""
+    """All unknowns independent: mean-field. Twice as many parameters as unknowns."""
 
     @property
     def diagonal(self) -> bool:
-        """Yes."""
+        """True: its covariance has a diagonal part."""
         return True
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
-        """One spread an array."""
+        """Normal distribution with one spread per array."""
         return _each(mean, [spreads.Diagonal.of(leaf) for leaf in jax.tree.leaves(sds)])
 
 
 class Layers(Family):
-    """Any covariance within a layer, none between layers; unknown scales and noise make one more group."""
+    """Any covariance within a layer, none between layers; unknown scales and noise form one more group."""
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
-        """One spread a layer."""
+        """Normal distribution with one spread per layer."""
         names = axes.layers(layout)
         names += ["" for _ in jax.tree.leaves((mean.scales, mean.noise))]
-        rest = len(axes.layers(layout))
+        num_weights = len(axes.layers(layout))
         members: dict[tuple[bool, str], list[int]] = {}
         for number, name in enumerate(names):
-            members.setdefault((number < rest, name), []).append(number)
+            members.setdefault((number < num_weights, name), []).append(number)
         return _joined(mean, sds, [tuple(group) for group in members.values()])
 
 
 class Full(Family):
-    """Any covariance."""
+    """Any covariance of all unknowns."""
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
-        """One spread of everything."""
+        """Normal distribution with one spread over all unknowns."""
         return _joined(mean, sds, [tuple(range(len(jax.tree.leaves(mean))))])
 
 
@@ -92,7 +92,7 @@ class LowRank(Family):
     Parameters
     ----------
     rank
-        How many.
+        Number of directions.
     """
 
     rank: int = eqx.field(default=10, static=True)
@@ -103,11 +103,11 @@ class LowRank(Family):
 
     @property
     def diagonal(self) -> bool:
-        """Yes."""
+        """True: its covariance has a diagonal part."""
         return True
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
-        """One spread of everything."""
+        """Normal distribution with one spread over all unknowns."""
         leaves = jax.tree.leaves(sds)
         vector = _vector(leaves)
         spread = spreads.LowRankDiagonal.of(vector, min(self.rank, len(vector)), key)
@@ -115,17 +115,17 @@ class LowRank(Family):
 
 
 class Matrix(Family):
-    r"""Each matrix of weights matrix-variate normal :cite:p:`louizos2016structured`; all else independent.
+    r"""Each weight matrix matrix-variate normal :cite:p:`louizos2016structured`; all else independent.
 
     :math:`\text{Cov}(\text{vec} W) = V \otimes U` with any U over inputs and any V over outputs.
     """
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
-        """One spread an array."""
+        """Normal distribution with one spread per array."""
         known = jax.tree.leaves(layout)
         leaves = jax.tree.leaves(sds)
         known += [axes.Leaf("unknown")] * (len(leaves) - len(known))
-        return _each(mean, [_matrix(leaf, one) for leaf, one in zip(leaves, known, strict=True)])
+        return _each(mean, [_matrix(leaf, layout_leaf) for leaf, layout_leaf in zip(leaves, known, strict=True)])
 
 
 def _matrix(sds: Array, known: axes.Leaf) -> Spread:

@@ -1,4 +1,4 @@
-"""Improved variational online Newton: a natural gradient at the price of Adam."""
+"""Improved variational online Newton: a natural gradient at the cost of Adam."""
 
 from typing import NamedTuple
 
@@ -21,11 +21,11 @@ from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Trace
 
 _FORGETS = 1000
-"""At step t at least 1 / (t + this) of h is new, so that little is left of where it began."""
+"""At step t at least 1 / (t + this) of h is replaced, so that little of its initial value remains."""
 
 
 class IVONState(NamedTuple):
-    """What the next step needs."""
+    """State of a fit: mean, curvature, momentum and step count."""
 
     mean: Params
     hessian: Params
@@ -36,7 +36,7 @@ class IVONState(NamedTuple):
 
 
 class IVON(AroundPoint):
-    r"""Mean-field by a natural gradient :cite:p:`shen2024variational`: one gradient a step, no backward pass for sigma.
+    r"""Mean-field by natural gradient :cite:p:`shen2024variational`: one gradient per step, no backward pass for sigma.
 
     With :math:`\ell = -\log p(y, w) / N` at a draw :math:`w = m + \sigma \varepsilon`,
     :math:`\sigma = (N h)^{-1/2}`,
@@ -47,17 +47,17 @@ class IVON(AroundPoint):
         h &\leftarrow \beta_2 h + (1 - \beta_2) \hat h
         + \tfrac12 (1 - \beta_2)^2 (h - \hat h)^2 / h, \qquad m \leftarrow m - \alpha \, g / h.
 
-    Of h at least 1 / (t + 1000) is new at step t. The prior is part of :math:`\ell`, so it may be any; unknown noise
-    and prior scales are part of q.
+    At step t at least 1 / (t + 1000) of h is replaced. The prior is part of :math:`\ell`, so any prior will do; unknown
+    noise and prior scales are part of q.
 
     Parameters
     ----------
     step_size
         :math:`\alpha`: 1 is a Newton step.
     beta_1, beta_2
-        How much of g and of h is kept.
+        Decay of g and of h: how much of each is kept per step.
     reach
-        The most a mean moves in a step, in its standard deviations.
+        Largest move of a mean per step, in its standard deviations.
     num_samples, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
@@ -77,27 +77,27 @@ class IVON(AroundPoint):
 
     @property
     def form(self) -> Family:
-        """Independent numbers."""
+        """Independent unknowns: a diagonal covariance."""
         return families.Diagonal()
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> IVONState:
-        """The curvature at the parameters."""
+        """Initial state: the parameters, and the curvature there."""
         q = self.around(key, target, params, batch)
         hessian = jax.tree.map(lambda v: 1.0 / (target.num * v), q.variance())
         zeros = jax.tree.map(jnp.zeros_like, params)
         return strong(IVONState(params, hessian, zeros, jnp.zeros((), jnp.int32)))
 
     def step(self, key: Key, target: Target, state: IVONState, batch: Data) -> tuple[IVONState, Info]:
-        """One natural-gradient step."""
+        """Take one natural-gradient step."""
         if self.num_samples == 1:
-            loss, slope, curvature = self._draw(key, target, state, batch)
+            loss, gradient, curvature = self._draw(key, target, state, batch)
         else:
             keys = split(key, self.num_samples)
-            each = jax.vmap(lambda one: self._draw(one, target, state, batch))(keys)
-            loss, slope, curvature = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
+            each = jax.vmap(lambda key_draw: self._draw(key_draw, target, state, batch))(keys)
+            loss, gradient, curvature = jax.tree.map(lambda leaf: jnp.mean(leaf, 0), each)
         fresh = jnp.maximum(1.0 - self.beta_2, 1.0 / (state.step + _FORGETS))
         kept = 1.0 - fresh
-        momentum = jax.tree.map(lambda g, d: self.beta_1 * g + (1.0 - self.beta_1) * d, state.momentum, slope)
+        momentum = jax.tree.map(lambda g, d: self.beta_1 * g + (1.0 - self.beta_1) * d, state.momentum, gradient)
         hessian = jax.tree.map(
             lambda h, d: kept * h + fresh * d + 0.5 * jnp.square(fresh * (h - d)) / h, state.hessian, curvature
         )
@@ -112,17 +112,17 @@ class IVON(AroundPoint):
         return IVONState(mean, hessian, momentum, state.step + 1), Info.of(loss)
 
     def _draw(self, key: Key, target: Target, state: IVONState, batch: Data) -> tuple[Scalar, Params, Params]:
-        """The loss at a draw, its gradient, and the curvature that the draw tells of."""
+        """Loss at a draw, its gradient, and the curvature estimated from the draw."""
         leaves, structure = jax.tree.flatten(state.mean)
         keys = jax.tree.unflatten(structure, list(split(key, len(leaves))))
         noise = jax.tree.map(lambda k, m: normal(k, m.shape, m.dtype), keys, state.mean)
         sds = jax.tree.map(lambda h: jax.lax.rsqrt(target.num * h), state.hessian)
         drawn = jax.tree.map(lambda m, s, e: m + s * e, state.mean, sds, noise)
-        loss, slope = jax.value_and_grad(lambda w: -target.log_density(w, batch) / target.num)(drawn)
-        return loss, slope, jax.tree.map(lambda d, e, s: d * e / s, slope, noise, sds)
+        loss, gradient = jax.value_and_grad(lambda w: -target.log_density(w, batch) / target.num)(drawn)
+        return loss, gradient, jax.tree.map(lambda d, e, s: d * e / s, gradient, noise, sds)
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """Normal around the last mean."""
+        """Normal posterior around the last mean."""
         (trace,) = traces
         sds = jax.tree.map(lambda h: (data.num * h) ** -0.5, trace.state.hessian)
         layout = model.network.layout(trace.state.mean.weights)

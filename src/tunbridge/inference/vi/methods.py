@@ -1,4 +1,4 @@
-"""Variational methods by their family."""
+"""Variational methods, one for each family of q."""
 
 import equinox as eqx
 
@@ -13,45 +13,45 @@ class MeanField(Variational):
     r"""Independent normal weights, each with a mean and a standard deviation :math:`\sigma = \log(1 + e^\rho)`.
 
     For a normal posterior with precision :math:`\Lambda` the best such q has its mean, and variances
-    :math:`1 / \Lambda_{ii}`: at most the true ones. Means begin at the posterior mode, standard deviations at what the
-    curvature there says. Unknown noise and prior scales are part of q.
+    :math:`1 / \Lambda_{ii}`: at most the true ones. Means start at the posterior mode, standard deviations at those
+    that the curvature there implies. Unknown noise and prior scales are part of q.
 
     Parameters
     ----------
     gradient
         How gradients of the expected log likelihood are estimated: an object of `tunbridge.gradients`.
     divergence
-        What is made small: an object of `tunbridge.divergences`.
+        Divergence to minimise: an object of `tunbridge.divergences`.
     kl_weights
         How the KL is spread over the batches of an epoch: an object of `tunbridge.klweights`.
     num_samples
-        Draws of q a step.
+        Draws from q per step.
     step_size, optimiser, decay
-        As for `tunbridge.MAP`; of the parameters of q.
+        As for `tunbridge.MAP`, for the parameters of q.
     point
-        The point estimate where means begin: a `tunbridge.MAP`; "map" is its default with the batches of `train`;
-        None the network's own initial weights. With ``fit(..., init=)`` they begin there.
+        Point estimate at which means start: a `tunbridge.MAP`; "map" is its default with the batches of `train`; None
+        is the network's own initial weights. With ``fit(..., init=)`` they start there instead.
     initial_sd
-        Where standard deviations begin; None measures the curvature.
+        Initial standard deviations; None measures the curvature.
     train
-        How long; with `patience`, until the bound no longer rises.
+        Length of training; with `patience`, until the bound stops rising.
     """
 
     gradient: Gradient = eqx.field(default=LocalReparameterised(), kw_only=True)
 
     @property
     def form(self) -> Family:
-        """Independent numbers."""
+        """Independent unknowns: a diagonal covariance."""
         return families.Diagonal()
 
 
 class LowRank(Variational):
-    r"""A covariance of a diagonal and a few directions, :math:`S (I + U U^\top) S`, :math:`S = \text{diag}(\sigma)`.
+    r"""A covariance with a diagonal and a few directions, :math:`S (I + U U^\top) S`, :math:`S = \text{diag}(\sigma)`.
 
     Parameters
     ----------
     rank
-        How many directions.
+        Number of directions.
     gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
@@ -61,15 +61,15 @@ class LowRank(Variational):
 
     @property
     def form(self) -> Family:
-        """A diagonal and some directions."""
+        """A diagonal and a few directions."""
         return families.LowRank(self.rank)
 
 
 class MatrixNormalVI(Variational):
-    r"""Each matrix of weights matrix-variate normal, :math:`\text{Cov}(\text{vec} W) = V \otimes U`.
+    r"""Each weight matrix matrix-variate normal, :math:`\text{Cov}(\text{vec} W) = V \otimes U`.
 
-    U over inputs and V over outputs are any covariances :cite:p:`louizos2016structured`. Mean-field is not a special
-    case: it may have a variance for each weight.
+    U over inputs and V over outputs are arbitrary covariances :cite:p:`louizos2016structured`. Mean-field is not a
+    special case: it may have a variance for each weight.
 
     Parameters
     ----------
@@ -79,15 +79,16 @@ class MatrixNormalVI(Variational):
 
     @property
     def form(self) -> Family:
-        """Matrices."""
+        """Matrix-variate normal weight matrices."""
         return families.Matrix()
 
 
 class FullRank(Variational):
-    """Any covariance of everything unknown: exact where the posterior is normal.
+    """Any covariance of all unknowns: exact where the posterior is normal.
 
-    Gradients are those that vanish there (`tunbridge.gradients.StickTheLanding`). It takes the square of the number of
-    unknowns: for small networks. ``tb.ADVI(tb.families.Layers())`` has any covariance within a layer.
+    Gradient estimates are those that vanish there (`tunbridge.gradients.StickTheLanding`). Memory grows with the
+    square of the number of unknowns: for small networks. ``tb.ADVI(tb.families.Layers())`` has any covariance within a
+    layer.
 
     Parameters
     ----------
@@ -100,5 +101,5 @@ class FullRank(Variational):
 
     @property
     def form(self) -> Family:
-        """Any covariance."""
+        """Any covariance of all unknowns."""
         return families.Full()

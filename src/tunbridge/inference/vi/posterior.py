@@ -1,4 +1,4 @@
-"""A variational posterior: a normal distribution over everything unknown, and its evidence lower bound."""
+"""A variational posterior: a normal distribution over all unknowns, and its evidence lower bound."""
 
 from typing import NamedTuple
 
@@ -25,84 +25,84 @@ class Bound(NamedTuple):
     """ELBO = log likelihood - KL."""
     error: float
     log_likelihood: float
-    """Expected under q."""
+    """The expected log likelihood under q."""
     kl: float
-    """From q to the prior."""
+    """The KL divergence from q to the prior."""
 
 
 class VariationalGaussian(Posterior):
     """A normal distribution over weights, unknown scales and noise, all on the real line.
 
-    A prediction averages networks with drawn weights: any number of them.
+    A prediction averages networks with weights drawn from q, any number of them.
     """
 
     q: Gaussian
     curve: dict[str, Array] | None = None
-    """The objective along the way, with a leading axis."""
+    """The objective during training, with a leading axis."""
 
     @checked
     def sample(self, key: Key, num: Count) -> Params:
-        """Draws of q."""
+        """Draws from q, with leading axis `num`."""
         return _draws(self.q, keys.split(key, num))
 
     def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws, 100 unless told."""
+        """`num` draws from q, 100 by default."""
         return self.sample(key, DRAWS if num is None else num)
 
     def one(self) -> Params:
-        """The mean."""
+        """The mean of q."""
         return self.q.mean
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers describe q: twice the unknowns if they are independent."""
+        """Number of parameters of q: twice the unknowns if they are independent."""
         return self.q.num_parameters
 
     def elbo(self, data: Data, *, key: Key | None = None, num: int = DRAWS) -> Bound:
-        """The evidence lower bound on these data, from `num` draws.
+        """Evidence lower bound on these data, estimated from `num` draws.
 
-        The KL as far as it has a closed form, less what its sampled form is off by at the same draws (a control
-        variate): where q is the posterior all draws agree.
+        The KL is in closed form as far as possible; the error of its sampled form at the same draws is used as a
+        control variate. Where q is the posterior, all draws agree.
 
         Parameters
         ----------
         data
-            The rows that it was fitted to: all of them.
+            All rows that q was fitted to.
         key
-            Of the draws; None uses the posterior's own.
+            Random key of the draws; None uses the posterior's own.
         num
-            Of draws, at least 2.
+            Number of draws, at least 2.
         """
         if num < 2:
             raise InputError("num of at least 2", f"{num}", "Its standard error needs several draws.")
         model, rows = self.model.bind(data)
         target = Target(model, float(rows.num))
         divergence = KL().bind(model, self.q.mean)
-        fit, rest, whole, direct = _terms(target, divergence, self.q, rows, self.key if key is None else key, num)
-        kl = -(rest + direct)
+        fit, sampled, whole, direct = _terms(target, divergence, self.q, rows, self.key if key is None else key, num)
+        kl = -(sampled + direct)
         value = fit - kl
-        known = whole + kl  # of expectation 0
-        slope = jnp.cov(value, known)[0, 1] / jnp.maximum(jnp.var(known, ddof=1), jnp.finfo(known.dtype).tiny)
-        value = value - slope * known
+        control = whole + kl  # its expectation is 0
+        slope = jnp.cov(value, control)[0, 1] / jnp.maximum(jnp.var(control, ddof=1), jnp.finfo(control.dtype).tiny)
+        value = value - slope * control
         return Bound(
             float(jnp.mean(value)), float(jnp.std(value, ddof=1) / num**0.5), float(jnp.mean(fit)), float(jnp.mean(kl))
         )
 
 
 @once
-def _draws(q: Gaussian, own: Key) -> Params:
-    return jax.vmap(q.sample)(own)
+def _draws(q: Gaussian, draw_keys: Key) -> Params:
+    return jax.vmap(q.sample)(draw_keys)
 
 
 @jax.jit(static_argnames="num")
 def _terms(
     target: Target, divergence: KL, q: Gaussian, data: Data, key: Key, num: int
 ) -> tuple[Array, Array, Array, Array]:
-    """Of each draw the log likelihood, what it tells of log p - log q, and all of that; what has a closed form."""
+    """Per draw: log likelihood, sampled part of log p - log q, and all of that; then the part in closed form."""
 
-    def one(key_draw: Key) -> tuple[Array, Array, Array]:
+    def terms_of_draw(key_draw: Key) -> tuple[Array, Array, Array]:
         params = q.sample(key_draw)
         whole = target.log_prior(params) - q.log_prob(params)
         return target.log_likelihood(params, data), divergence.sampled(target, q, params), whole
 
-    return *jax.lax.map(one, jax.random.split(key, num)), divergence.direct(target, q)
+    return *jax.lax.map(terms_of_draw, jax.random.split(key, num)), divergence.direct(target, q)

@@ -1,4 +1,4 @@
-r"""Normal deviations of various structures, :math:`R \varepsilon` with a root R of the covariance."""
+r"""Normal deviations with various covariance structures, :math:`R \varepsilon` with a root R of the covariance."""
 
 import abc
 import math
@@ -17,71 +17,71 @@ LOG_2PI = math.log(2.0 * math.pi)
 
 
 class Spread(Module):
-    """A normal distribution around zero, of one array or of several in one vector."""
+    """A zero-mean normal distribution of one array, or of several in one vector."""
 
     rho: eqx.AbstractVar[Array]
     """Scales before the softplus."""
 
     @abc.abstractmethod
     def noise(self, key: Key) -> PyTree:
-        """Standard normal numbers for one draw."""
+        """Standard normal noise for one draw."""
 
     @abc.abstractmethod
     def root(self, noise: PyTree) -> Array:
-        """The deviation that they make."""
+        """Deviation that this noise gives."""
 
     def common(self, noise: PyTree) -> Array:
-        """The part of the deviation that is not independent between numbers."""
+        """Part of the deviation that is correlated between entries."""
         return self.root(noise)
 
     def own(self) -> Array:
-        """The standard deviation of the part that is."""
+        """Standard deviation of the part that is independent between entries."""
         return jnp.zeros(())
 
     @abc.abstractmethod
     def log_prob(self, deviation: Array) -> Scalar:
-        """The log density of a deviation."""
+        """Log density of a deviation."""
 
     @abc.abstractmethod
     def log_det(self) -> Scalar:
-        """Log det of the covariance."""
+        """Log determinant of the covariance."""
 
     @abc.abstractmethod
     def variance(self) -> Array:
-        """Of each number."""
+        """Variance of each entry."""
 
     @property
     def flat(self) -> bool:
-        """Whether it is of a vector, not of an array in its own shape."""
+        """Whether its deviations are one flat vector rather than an array in its own shape."""
         return False
 
     @property
     def num(self) -> int:
-        """How many numbers it is of."""
+        """Number of entries."""
         return math.prod(self.rho.shape)
 
     @property
     def num_parameters(self) -> int:
-        """How many numbers describe it."""
+        """Number of parameters."""
         return self.num
 
     def entropy(self) -> Scalar:
-        """Minus the expected log density."""
+        """Entropy: minus the expected log density."""
         return 0.5 * (self.num * (1.0 + LOG_2PI) + self.log_det())
 
 
 class Diagonal(Spread):
-    r"""Independent numbers with :math:`\sigma = \log(1 + e^\rho)`."""
+    r"""Independent entries with :math:`\sigma = \log(1 + e^\rho)`."""
 
     rho: Array
 
     @staticmethod
     def of(sds: Array) -> "Diagonal":
-        """That with these standard deviations."""
+        """The spread with these standard deviations."""
         return Diagonal(inverse_softplus(sds))
 
     def noise(self, key: Key) -> Array:
-        """One number each."""
+        """One standard normal value per entry."""
         return normal(key, self.rho.shape, self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
@@ -89,7 +89,7 @@ class Diagonal(Spread):
         return softplus(self.rho) * noise
 
     def common(self, noise: Array) -> Array:
-        """0."""
+        """Zeros: no part is correlated."""
         return jnp.zeros_like(self.rho)
 
     def own(self) -> Array:
@@ -97,7 +97,7 @@ class Diagonal(Spread):
         return softplus(self.rho)
 
     def log_prob(self, deviation: Array) -> Scalar:
-        """Sum of normal log densities."""
+        """Log density: a sum of normal log densities."""
         sigma = softplus(self.rho)
         return -0.5 * (jnp.sum(jnp.square(deviation / sigma)) + self.num * LOG_2PI) - sum_log(sigma)
 
@@ -115,29 +115,29 @@ class Dense(Spread):
 
     rho: Array
     lower: Array
-    """Of which the part below the diagonal counts: L there, in the units of `triangular`."""
+    """Only the part below the diagonal is used: L there, in the units of `triangular`."""
 
     @staticmethod
     def of(sds: Array) -> "Dense":
-        """Independent numbers to start from."""
+        """Uncorrelated entries to start from, with these standard deviations."""
         return Dense(inverse_softplus(sds), jnp.zeros((len(sds), len(sds)), sds.dtype))
 
     @property
     def flat(self) -> bool:
-        """Yes."""
+        """True: a flat vector."""
         return True
 
     @property
     def num_parameters(self) -> int:
-        """Those of L."""
+        """Number of entries of L."""
         return triangle(self.num)
 
     def cholesky(self) -> Array:
-        """L."""
+        """The Cholesky factor L."""
         return triangular(self.rho, self.lower)
 
     def noise(self, key: Key) -> Array:
-        """One number each."""
+        """One standard normal value per entry."""
         return normal(key, self.rho.shape, self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
@@ -145,16 +145,16 @@ class Dense(Spread):
         return self.cholesky() @ noise
 
     def log_prob(self, deviation: Array) -> Scalar:
-        """By a triangular solve."""
+        """Log density, by a triangular solve."""
         white = jax.scipy.linalg.solve_triangular(self.cholesky(), deviation, lower=True)
         return -0.5 * (jnp.sum(jnp.square(white)) + self.num * LOG_2PI + self.log_det())
 
     def log_det(self) -> Scalar:
-        """From the diagonal of L."""
+        """Log determinant, from the diagonal of L."""
         return 2.0 * sum_log(softplus(self.rho))
 
     def variance(self) -> Array:
-        """Squared lengths of the rows of L."""
+        """Variances: squared norms of the rows of L."""
         return jnp.sum(jnp.square(self.cholesky()), axis=1)
 
 
@@ -163,25 +163,25 @@ class LowRankDiagonal(Spread):
 
     rho: Array
     factors: Array
-    """U, (numbers, rank)."""
+    """U, (entries, rank)."""
 
     @staticmethod
     def of(sds: Array, rank: int, key: Key) -> "LowRankDiagonal":
-        """Nearly independent numbers to start from: at U = 0 its gradient would be 0."""
+        """Nearly uncorrelated entries to start from: at U = 0 the gradient of U would be 0."""
         return LowRankDiagonal(inverse_softplus(sds), 0.01 * jax.random.normal(key, (len(sds), rank), sds.dtype))
 
     @property
     def flat(self) -> bool:
-        """Yes."""
+        """True: a flat vector."""
         return True
 
     @property
     def num_parameters(self) -> int:
-        """Standard deviations and U."""
+        """Number of entries of the standard deviations and of U."""
         return self.num + math.prod(self.factors.shape)
 
     def noise(self, key: Key) -> tuple[Array, Array]:
-        """One number each, and one per column."""
+        """One standard normal value per entry, and one per column of U."""
         key_each, key_columns = split(key, 2)
         columns = normal(key_columns, self.factors.shape[1:], self.rho.dtype)
         return normal(key_each, self.rho.shape, self.rho.dtype), columns
@@ -199,45 +199,45 @@ class LowRankDiagonal(Spread):
         return softplus(self.rho)
 
     def log_prob(self, deviation: Array) -> Scalar:
-        """By Woodbury's identity."""
+        """Log density, by Woodbury's identity."""
         white = deviation / self.own()
         projected = jax.scipy.linalg.solve_triangular(self._inner(), self.factors.T @ white, lower=True)
         square = jnp.sum(jnp.square(white)) - jnp.sum(jnp.square(projected))
         return -0.5 * (square + self.num * LOG_2PI + self.log_det())
 
     def log_det(self) -> Scalar:
-        """By the matrix determinant lemma."""
+        """Log determinant, by the matrix determinant lemma."""
         return 2.0 * (jnp.sum(jnp.log(self.own())) + jnp.sum(jnp.log(jnp.diag(self._inner()))))
 
     def variance(self) -> Array:
-        """Of both parts."""
+        """Variances of both parts together."""
         return jnp.square(self.own()) * (1.0 + jnp.sum(jnp.square(self.factors), axis=1))
 
     def _inner(self) -> Array:
-        r"""The Cholesky factor of :math:`I + U^\top U`."""
+        r"""Cholesky factor of :math:`I + U^\top U`."""
         u = self.factors
         return jnp.linalg.cholesky(jnp.eye(u.shape[1], dtype=u.dtype) + u.T @ u)
 
 
 class MatrixVariate(Spread):
-    r"""A matrix :math:`A E B^\top`: covariance :math:`B B^\top \otimes A A^\top` of its columns in one vector."""
+    r"""A matrix :math:`A E B^\top`: covariance :math:`B B^\top \otimes A A^\top` of its stacked columns."""
 
     rho: Array
-    """Of the diagonal of A."""
+    """Diagonal of A, before the softplus."""
     lower: Array
-    """A below its diagonal, its rows in units of it."""
+    """A below its diagonal, each row in units of its diagonal entry."""
     rho_columns: Array
-    """Of the diagonal of B."""
+    """Diagonal of B, before the softplus."""
     lower_columns: Array
-    """B below its diagonal, its rows in units of it."""
+    """B below its diagonal, each row in units of its diagonal entry."""
     shape: tuple[int, ...] = eqx.field(static=True)
-    """Of the array of weights."""
+    """Shape of the array of weights."""
     axes: tuple[int, ...] = eqx.field(static=True)
-    """Its axes, inputs before outputs."""
+    """Axes of that array, inputs before outputs."""
 
     @staticmethod
     def of(sds: Array, inputs: tuple[int, ...], outputs: tuple[int, ...]) -> "MatrixVariate":
-        """Independent numbers to start from, with the geometric means of rows and columns."""
+        """Uncorrelated entries to start from, scaled by the geometric means of rows and columns."""
         axes = (*inputs, *outputs)
         width = math.prod(sds.shape[axis] for axis in outputs)
         logs = jnp.log(jnp.transpose(sds, axes).reshape(-1, width))
@@ -250,25 +250,25 @@ class MatrixVariate(Spread):
 
     @property
     def num(self) -> int:
-        """How many numbers it is of."""
+        """Number of entries."""
         return len(self.rho) * len(self.rho_columns)
 
     @property
     def num_parameters(self) -> int:
-        """Those of A and B."""
+        """Number of entries of A and B."""
         return triangle(len(self.rho)) + triangle(len(self.rho_columns))
 
     def noise(self, key: Key) -> Array:
-        """E."""
+        """Standard normal matrix E."""
         return normal(key, (len(self.rho), len(self.rho_columns)), self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
-        r""":math:`A E B^\top`, in the axes of the weights."""
+        r""":math:`A E B^\top`, in the axis order of the weights."""
         rows, columns = self._roots()
         return self._back(rows @ noise @ columns.T)
 
     def log_prob(self, deviation: Array) -> Scalar:
-        """By two triangular solves."""
+        """Log density, by two triangular solves."""
         rows, columns = self._roots()
         matrix = jnp.transpose(deviation, self.axes).reshape(len(rows), len(columns))
         half = jax.scipy.linalg.solve_triangular(rows, matrix, lower=True)
@@ -276,12 +276,12 @@ class MatrixVariate(Spread):
         return -0.5 * (jnp.sum(jnp.square(white)) + self.num * LOG_2PI + self.log_det())
 
     def log_det(self) -> Scalar:
-        """Each root's, as often as the other has rows."""
+        """Log determinant: that of each root, times the number of rows of the other."""
         rows, columns = (jnp.sum(jnp.log(softplus(rho))) for rho in (self.rho, self.rho_columns))
         return 2.0 * (len(self.rho_columns) * rows + len(self.rho) * columns)
 
     def variance(self) -> Array:
-        """Products of row and column variances, in the axes of the weights."""
+        """Products of row and column variances, in the axis order of the weights."""
         rows, columns = (jnp.sum(jnp.square(root), axis=1) for root in self._roots())
         return self._back(rows[:, None] * columns[None])
 
@@ -294,15 +294,15 @@ class MatrixVariate(Spread):
 
 
 def triangle(num: int) -> int:
-    """How many numbers a triangular matrix has."""
+    """Number of entries of a triangular matrix, its diagonal included."""
     return num * (num + 1) // 2
 
 
 def triangular(rho: Array, lower: Array) -> Array:
-    """A lower triangular matrix with softplus on its diagonal, and rows in units of it over the root of their length.
+    """Lower triangular matrix with softplus on its diagonal, and rows in units of it over the root of their length.
 
-    So one step size serves whatever the units of a weight are and however many there are: a step of Adam moves all
-    numbers of a row, most of them by noise alone.
+    One step size then serves whatever the units of a weight and however many weights there are: a step of Adam moves
+    all entries of a row, most of them by noise alone.
     """
     below = jnp.tril(lower, -1) / math.sqrt(len(rho))
     return softplus(rho)[:, None] * (below + jnp.eye(len(rho), dtype=rho.dtype))

@@ -1,4 +1,4 @@
-"""`Variational`: q is moved to raise a bound, by any family, divergence, gradient and KL weights."""
+"""`Variational`: maximises a bound over q, for any family, divergence, gradient estimator and KL weights."""
 
 import dataclasses
 from collections.abc import Callable
@@ -31,23 +31,23 @@ _ROOMS = {"divergence": "divergences", "gradient": "gradients", "kl_weights": "k
 
 
 class VariationalState(NamedTuple):
-    """What the next step needs."""
+    """State of a fit: q, the optimiser's state, the step count and patience."""
 
     q: Gaussian
     optimiser: PyTree
     step: Array
     patience: PyTree
-    """A `Patience` where it is asked for, else ()."""
+    """A `Patience` if one is requested, else ()."""
 
 
 class Variational(AroundPoint):
-    r"""Raise the evidence lower bound over a family of normal distributions of everything unknown.
+    r"""Maximises the evidence lower bound over a family of normal distributions of all unknowns.
 
     .. math::
 
         \frac{N}{n} \sum_{i \in \text{batch}} E_q[\log p(y_i \mid x_i, w)] - M \pi_b \, \text{KL}(q \,\|\, p)
 
-    for batch b of the M of an epoch. Its fields are described where they are used: `tunbridge.MeanField`.
+    for batch b of the M batches of an epoch. The fields are described in `tunbridge.MeanField`.
     """
 
     gradient: Gradient = eqx.field(default=Reparameterised(), kw_only=True)
@@ -59,27 +59,27 @@ class Variational(AroundPoint):
     def __check_init__(self):
         kinds = {"gradient": Gradient, "divergence": Divergence, "kl_weights": KLWeights}
         for name, kind in kinds.items():
-            if not isinstance(found := getattr(self, name), kind):
-                raise InputError(f"{name}= as an object of tunbridge.{_ROOMS[name]}", repr(found)[:60], "Leave it out.")
+            if not isinstance(value := getattr(self, name), kind):
+                raise InputError(f"{name}= as an object of tunbridge.{_ROOMS[name]}", repr(value)[:60], "Leave it out.")
         self.gradient.check(self.form, self.num_samples)
 
     def bind(self, model: Model) -> Self:
-        """With a gradient and a divergence that know the model."""
+        """The method with its gradient estimator and its divergence bound to the model."""
         like = shapes(model)
         gradient, divergence = self.gradient.bind(model, like), self.divergence.bind(model, like)
         return dataclasses.replace(self, gradient=gradient, divergence=divergence)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> VariationalState:
-        """Q around the parameters, and the optimiser's memory."""
+        """Initial state: q around the parameters, and the optimiser's state."""
         q = self.around(key, target, params, batch)
         patience = () if self.train.patience is None else Patience.fresh()
         return strong(VariationalState(q, self._optax(0.0).init(q), jnp.zeros((), jnp.int32), patience))
 
     def step(self, key: Key, target: Target, state: VariationalState, batch: Data) -> tuple[VariationalState, Info]:
-        """One step of the optimiser."""
-        loss, slope = self.slopes(key, target, state.q, batch, self.share(target, batch, state.step))
+        """Take one step of the optimiser."""
+        loss, gradient = self.slopes(key, target, state.q, batch, self.share(target, batch, state.step))
         optimiser = self._optax(self.decay(state.step / self.train.steps))
-        updates, memory = optimiser.update(slope, state.optimiser, state.q)
+        updates, memory = optimiser.update(gradient, state.optimiser, state.q)
         q = optax.apply_updates(state.q, updates)
         patience = state.patience.after(loss, state.step < 0) if state.patience else ()
         fresh = VariationalState(q, memory, state.step + 1, patience)
@@ -88,29 +88,29 @@ class Variational(AroundPoint):
         return fresh, Info.of(loss)
 
     def share(self, target: Target, batch: Data, step: Array) -> Array:
-        r""":math:`M \pi_b`, what the KL is multiplied with at a step."""
+        r""":math:`M \pi_b`, the factor on the KL at a step."""
         num = jnp.ceil(target.num / batch.num)
         return num * self.kl_weights.share(jnp.mod(step, num.astype(step.dtype)), num)
 
     def slopes(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
-        """Minus the bound / N from some draws, and its gradient by the parameters of q."""
+        """Minus the bound / N from some draws, and its gradient with respect to the parameters of q."""
         return jax.value_and_grad(lambda q: -self.bound(key, target, q, batch, share) / target.num)(q)
 
     def bound(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> Scalar:
         """An estimate of the bound for the whole data set from one batch and `num_samples` draws."""
 
-        def one(key_draw: Key) -> tuple[Scalar, Scalar]:
+        def terms_of_draw(key_draw: Key) -> tuple[Scalar, Scalar]:
             key_noise, key_rows = split(key_draw, 2)
             noise = q.noise(key_noise)
             params = self.gradient.draw(q, noise)
             fit = self.gradient.log_likelihood(key_rows, target, q, params, noise, batch)
-            rest = self.divergence.sampled(target, self.gradient.seen(q), params)
-            return fit + share * rest, self.gradient.log_q(q, params)
+            sampled = self.divergence.sampled(target, self.gradient.seen(q), params)
+            return fit + share * sampled, self.gradient.log_q(q, params)
 
         if self.num_samples == 1:
-            values, log_q = jax.tree.map(lambda leaf: leaf[None], one(key))
+            values, log_q = jax.tree.map(lambda leaf: leaf[None], terms_of_draw(key))
         else:
-            values, log_q = jax.vmap(one)(split(key, self.num_samples))
+            values, log_q = jax.vmap(terms_of_draw)(split(key, self.num_samples))
         log_weights = self.gradient.surrogate(values, log_q) + share * self.divergence.direct(target, q)
         return self.divergence.bound(log_weights)
 
@@ -119,7 +119,7 @@ class Variational(AroundPoint):
         return state.patience.since >= self.train.patience if state.patience else False
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Posterior:
-        """The last q."""
+        """The posterior with the last q."""
         (trace,) = traces
         return self.reached(model, key, trace, trace.state.q)
 

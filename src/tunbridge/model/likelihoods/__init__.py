@@ -1,4 +1,4 @@
-"""Likelihoods: distributions of y given a network's outputs, one file a family."""
+"""Likelihoods: distributions of y given a network's outputs, one file per family."""
 
 from tunbridge.core import names
 

@@ -1,4 +1,4 @@
-"""Two classes."""
+"""The likelihood of two classes."""
 
 import jax
 import jax.numpy as jnp
@@ -14,26 +14,26 @@ class Bernoulli(Noiseless, OfClasses):
     r"""Two classes, :math:`\log p(y) = y \log p + (1 - y) \log(1 - p)` with :math:`\text{logit}\, p = f(x)`."""
 
     def num_classes(self, y: Array) -> int:
-        """Two."""
+        """Number of classes: always 2."""
         return 2
 
     def num_outputs(self, y: Array) -> int:
-        """One logit."""
+        """Number of outputs that the network needs: one logit."""
         return 1
 
     def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
-        """Of both classes, (points, 2)."""
+        """Log probability of both classes, (points, 2)."""
         return jnp.concatenate([jax.nn.log_sigmoid(-outputs), jax.nn.log_sigmoid(outputs)], axis=-1)
 
     def logits(self, mean: Array, covariance: Array, noise: PyTree = ()) -> tuple[Array, Array]:
-        """Mean and covariance of both classes' logits, half the output each, where it is normal."""
+        """Mean and covariance of both classes' logits, minus and plus half the output, if the output is normal."""
         side = jnp.array([-0.5, 0.5], mean.dtype)
         return mean * side[None], covariance * (side[:, None] * side[None])[None]
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        r""":math:`\sqrt{p (1 - p)}`."""
+        r"""Root of the Fisher information, :math:`\sqrt{p (1 - p)}`."""
         return jnp.exp(0.5 * (jax.nn.log_sigmoid(outputs) + jax.nn.log_sigmoid(-outputs)))[..., None]
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Of the label, from its logit."""
+        """Distribution of the label, given its logit."""
         return dist.Bernoulli(logits=outputs[..., 0], validate_args=False)

@@ -1,4 +1,4 @@
-"""Several classes."""
+"""The likelihood of several classes."""
 
 from typing import Any
 
@@ -20,10 +20,10 @@ class Categorical(Noisy, OfClasses):
     Parameters
     ----------
     classes
-        How many there are; None counts the labels: the largest plus one.
+        Number of classes; None takes the largest label plus one.
     temperature
-        :math:`\tau`: a number, or a numpyro distribution if it is unknown. Point methods measure an unknown one on
-        rows held out, as they measure noise; among the tasks of `MultiTask` it is the weight that this one learns
+        :math:`\tau`: a number, or a numpyro distribution if it is unknown. Point methods estimate an unknown one on
+        held-out rows, as they do noise; in a `MultiTask` it is the learnt weight of this task
         :cite:p:`kendall2018multitask`.
     """
 
@@ -35,38 +35,38 @@ class Categorical(Noisy, OfClasses):
 
     @property
     def numbers(self) -> PyTree:
-        """The temperature."""
+        """The temperature: a value or a prior."""
         return self.temperature
 
     def num_classes(self, y: Array) -> int:
-        """As said, or the largest label plus one."""
+        """Number of classes: `classes` if given, else the largest label plus one."""
         return counted(self.classes, y)
 
     def num_outputs(self, y: Array) -> int:
-        """One logit per class."""
+        """Number of outputs that the network needs: one logit per class."""
         return self.num_classes(y)
 
     def with_outputs(self, num: int) -> "Categorical":
-        """The same for so many classes."""
+        """Return the same likelihood with `num` classes."""
         return Categorical(num, self.temperature)
 
     def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
-        """Of each class, (points, classes)."""
+        """Log probability of each class, (points, classes)."""
         return jax.nn.log_softmax(self._logits(outputs, noise), axis=-1)
 
     def logits(self, mean: Array, covariance: Array, noise: PyTree = ()) -> tuple[Array, Array]:
-        """Mean and covariance of the logits, the outputs by the temperature, where they are normal."""
-        heat = jnp.asarray(self.values(noise), mean.dtype)
-        return mean / heat, covariance / heat**2
+        """Mean and covariance of the logits, outputs divided by the temperature, if the outputs are normal."""
+        tau = jnp.asarray(self.values(noise), mean.dtype)
+        return mean / tau, covariance / tau**2
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        r"""A column per class, :math:`\sqrt{p_c} (e_c - p) / \tau`."""
+        r"""Root of the Fisher information, with a column :math:`\sqrt{p_c} (e_c - p) / \tau` per class."""
         log_probs = self.log_probs(outputs, noise)
-        away = jnp.eye(outputs.shape[-1], dtype=outputs.dtype)[None] - jnp.exp(log_probs)[..., None]
-        return away * jnp.exp(0.5 * log_probs)[..., None, :] / jnp.asarray(self.values(noise), outputs.dtype)
+        residuals = jnp.eye(outputs.shape[-1], dtype=outputs.dtype)[None] - jnp.exp(log_probs)[..., None]
+        return residuals * jnp.exp(0.5 * log_probs)[..., None, :] / jnp.asarray(self.values(noise), outputs.dtype)
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Of the label, from the logits."""
+        """Distribution of the label, given the outputs."""
         return dist.Categorical(logits=self._logits(outputs, noise), validate_args=False)
 
     def _logits(self, outputs: Array, noise: PyTree) -> Array:

@@ -1,4 +1,4 @@
-"""Numbers with normal noise of one scale."""
+"""The likelihood of real numbers with normal noise of constant scale."""
 
 from typing import Any
 
@@ -26,17 +26,17 @@ class Gaussian(OneScale):
     scale: Any = eqx.field(converter=lambda scale: transforms.check_positive(scale, "scale"))
 
     def sigma(self, noise: PyTree = ()) -> Array:
-        """The noise scale at these unknowns."""
+        """Noise scale, given the unknowns."""
         return jnp.asarray(self.values(noise))
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Normal around the outputs."""
+        """Normal distribution around the outputs."""
         return dist.Normal(outputs, by_output(self.sigma(noise), outputs), validate_args=False).to_event(1)
 
     def noise_variance(self, outputs: Array, noise: PyTree = ()) -> Array:
-        """Of y given the outputs, (points, outputs)."""
+        """Variance of y given the outputs, (points, outputs)."""
         return jnp.broadcast_to(by_output(self.sigma(noise), outputs) ** 2, outputs.shape)
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        """Diagonal, 1 / scale."""
+        """Root of the Fisher information: diagonal, 1 / scale."""
         return diagonal(1.0 / by_output(jnp.asarray(self.values(noise)), outputs))

@@ -1,4 +1,4 @@
-"""Numbers with two-sided exponential noise."""
+"""The likelihood of real numbers with two-sided exponential noise."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from tunbridge.model.likelihoods.base import OneScale, by_output, diagonal
 class Laplace(OneScale):
     r"""Laplace noise, :math:`p(y) = \frac{1}{2b} e^{-|y - f(x)| / b}`, independent over outputs.
 
-    Its mode is the least absolute deviation: an outlier pulls as hard as any other point, and no harder. The standard
-    deviation of the noise is :math:`\sqrt 2 \, b`.
+    Maximising it minimises absolute deviations: an outlier pulls on the fit as hard as any other point, and no harder.
+    The standard deviation of the noise is :math:`\sqrt 2 \, b`.
 
     Parameters
     ----------
@@ -34,11 +34,11 @@ class Laplace(OneScale):
     scale: Any = eqx.field(converter=lambda scale: transforms.check_positive(scale, "scale"))
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Laplace around the outputs."""
+        """Laplace distribution around the outputs."""
         return dist.Laplace(outputs, by_output(jnp.asarray(self.values(noise)), outputs), validate_args=False).to_event(
             1
         )
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        """Diagonal, 1 / scale."""
+        """Root of the Fisher information: diagonal, 1 / scale."""
         return diagonal(1.0 / by_output(jnp.asarray(self.values(noise)), outputs))

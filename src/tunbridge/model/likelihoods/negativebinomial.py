@@ -1,4 +1,4 @@
-"""Counts that vary more than Poisson's."""
+"""The likelihood of counts that vary more than Poisson's."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tunbridge.model.likelihoods.base import Noisy, OfCounts, by_output, check_w
 
 
 class NegativeBinomial(Noisy, OfCounts):
-    r"""Counts with mean :math:`\mu = e^{f(x)}` and variance :math:`\mu + \mu^2 / \alpha`, an output of y each.
+    r"""Counts with mean :math:`\mu = e^{f(x)}` and variance :math:`\mu + \mu^2 / \alpha`, one *f* per column of y.
 
     A Poisson count whose rate is drawn from a gamma distribution of shape :math:`\alpha` and mean :math:`\mu`
     :cite:p:`lawless1987negative`; :math:`\alpha \to \infty` is `Poisson`.
@@ -37,27 +37,27 @@ class NegativeBinomial(Noisy, OfCounts):
 
     @property
     def numbers(self) -> PyTree:
-        """The concentration."""
+        """The concentration: a value or a prior."""
         return self.concentration
 
     def num_outputs(self, y: Array) -> int:
-        """One log mean an output of y."""
+        """Number of outputs that the network needs: one log mean per column of y."""
         check_width(self.concentration, "concentration", y.shape[1])
         return y.shape[1]
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        r"""Diagonal, :math:`\sqrt{\mu \alpha / (\mu + \alpha)}`."""
+        r"""Root of the Fisher information: diagonal, :math:`\sqrt{\mu \alpha / (\mu + \alpha)}`."""
         alpha, logits = self._alpha_and_logits(outputs, noise)
         return diagonal(jnp.sqrt(alpha) * jnp.exp(0.5 * jax.nn.log_sigmoid(logits)))
 
     def hessian_root(self, outputs: Array, y: Array, noise: PyTree = ()) -> Array:
-        r"""Diagonal, :math:`\sqrt{(y + \alpha) \mu \alpha} / (\mu + \alpha)`."""
+        r"""Root of the Hessian: diagonal, :math:`\sqrt{(y + \alpha) \mu \alpha} / (\mu + \alpha)`."""
         alpha, logits = self._alpha_and_logits(outputs, noise)
-        slope = jnp.exp(0.5 * (jax.nn.log_sigmoid(logits) + jax.nn.log_sigmoid(-logits)))
-        return diagonal(jnp.sqrt(y + alpha) * slope)
+        root_derivative = jnp.exp(0.5 * (jax.nn.log_sigmoid(logits) + jax.nn.log_sigmoid(-logits)))
+        return diagonal(jnp.sqrt(y + alpha) * root_derivative)
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Negative binomial with log means from the outputs."""
+        """Negative binomial distribution with log means from the outputs."""
         return dist.NegativeBinomialLogits(*self._alpha_and_logits(outputs, noise), validate_args=False).to_event(1)
 
     def _alpha_and_logits(self, outputs: Array, noise: PyTree) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Classes in an order."""
+"""The likelihood of ordered classes."""
 
 from typing import Any
 
@@ -17,24 +17,24 @@ from tunbridge.model.likelihoods.base import Noisy, OfClasses, check_classes, co
 
 
 class Ordinal(Noisy, OfClasses):
-    r"""Classes in an order, by proportional odds :cite:p:`mccullagh1980regression`.
+    r"""Ordered classes, by proportional odds :cite:p:`mccullagh1980regression`.
 
     .. math::
 
         \text{logit}\, P(y \le c) = \kappa_c - f(x), \qquad \kappa_0 < \kappa_1 < \dots
 
-    One output moves the odds of every threshold alike; the cutpoints :math:`\kappa` say how wide each class is. It is
-    numpyro's ``OrderedLogistic``, whose logarithms are of probabilities that vanish far from the cutpoints, written so
-    that they do not.
+    The single output shifts the log odds of every threshold alike; the cutpoints :math:`\kappa` say how wide each class
+    is. It is numpyro's ``OrderedLogistic``, written so that probabilities far from the cutpoints do not underflow
+    before their logarithm is taken.
 
     Parameters
     ----------
     classes
-        How many there are; None counts the labels, or the cutpoints.
+        Number of classes; None takes it from the labels or the cutpoints.
     cutpoints
-        An increasing array of one fewer than classes; or a pair (first, gaps) of the first cutpoint and the positive
-        distances between neighbours (classes - 2,), each numbers or a numpyro distribution if unknown. None is unknown
-        with medians that give each class the same probability at f = 0:
+        An increasing array of length classes - 1; or a pair (first, gaps) of the first cutpoint and the positive
+        distances between neighbours (classes - 2,), each numbers or a numpyro distribution if unknown. None makes them
+        unknown, with medians that give each class the same probability at f = 0:
         ``(dist.Normal(., 2.0), dist.LogNormal(., 1.0))``.
 
     Examples
@@ -63,25 +63,25 @@ class Ordinal(Noisy, OfClasses):
 
     @property
     def numbers(self) -> PyTree:
-        """The cutpoints."""
+        """The cutpoints: values or priors."""
         if self.cutpoints is None:
             raise InputError("a number of classes", "Ordinal()", "Say Ordinal(5), or fit it to data.")
         return self.cutpoints
 
     def num_classes(self, y: Array) -> int:
-        """As said, or the largest label plus one."""
+        """Number of classes: `classes` if given, else the largest label plus one."""
         return counted(self.classes, y)
 
     def num_outputs(self, y: Array) -> int:
-        """One."""
+        """Number of outputs that the network needs: one."""
         return 1
 
     def bind(self, y: Array) -> "Ordinal":
-        """The same for as many classes as these labels have, where it leaves the number open."""
+        """Return the same likelihood, with the number of classes taken from the labels if it was left open."""
         return self if self.classes is not None else Ordinal(self.num_classes(y))
 
     def cuts(self, noise: PyTree = ()) -> Array:
-        """The cutpoints at these unknowns, (classes - 1,)."""
+        """Cutpoints, given the unknowns, (classes - 1,)."""
         values = self.values(noise)
         if not isinstance(values, tuple):
             return jnp.asarray(values)
@@ -89,7 +89,7 @@ class Ordinal(Noisy, OfClasses):
         return first + jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.asarray(gaps))])
 
     def log_probs(self, outputs: Array, noise: PyTree = ()) -> Array:
-        r"""Of each class: :math:`\sigma(b) - \sigma(a) = \sigma(b) \, \sigma(-a) \, (1 - e^{a - b})`."""
+        r"""Log probability per class, :math:`\sigma(b) - \sigma(a) = \sigma(b) \, \sigma(-a) \, (1 - e^{a - b})`."""
         edges = self.cuts(noise)[None] - outputs
         end = jnp.zeros_like(outputs)
         above = jnp.concatenate([jax.nn.log_sigmoid(edges), end], axis=-1)
@@ -98,15 +98,15 @@ class Ordinal(Noisy, OfClasses):
         return above + below + jnp.concatenate([end, between, end], axis=-1)
 
     def hessian_root(self, outputs: Array, y: Array, noise: PyTree = ()) -> Array:
-        r""":math:`\sqrt{\sigma'(a) + \sigma'(b)}`, of the edges of the class."""
+        r"""Root of the Hessian, :math:`\sqrt{\sigma'(a) + \sigma'(b)}` at the edges of the class."""
         edges = self.cuts(noise)[None] - outputs
         end = jnp.full_like(outputs, -jnp.inf)
-        slopes = jnp.concatenate([end, jax.nn.log_sigmoid(edges) + jax.nn.log_sigmoid(-edges), end], axis=-1)
-        each = jnp.logaddexp(slopes[..., :-1], slopes[..., 1:])
-        return jnp.exp(0.5 * jnp.take_along_axis(each, y[..., None], axis=-1))[..., None]
+        log_derivatives = jnp.concatenate([end, jax.nn.log_sigmoid(edges) + jax.nn.log_sigmoid(-edges), end], axis=-1)
+        log_hessians = jnp.logaddexp(log_derivatives[..., :-1], log_derivatives[..., 1:])
+        return jnp.exp(0.5 * jnp.take_along_axis(log_hessians, y[..., None], axis=-1))[..., None]
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Of the label, from the output and the cutpoints."""
+        """Distribution of the label, given the output and the cutpoints."""
         return dist.Categorical(logits=self.log_probs(outputs, noise), validate_args=False)
 
 
@@ -128,13 +128,15 @@ def _checked(cutpoints: Any) -> Any:
 
 def _checked_pair(first: Any, gaps: Any) -> tuple[Any, Any]:
     gaps = transforms.check_positive(gaps, "gaps")
-    shape, (wide,) = transforms.shapes(first), transforms.shapes(gaps)
-    if shape != [()] or len(wide) != 1:
-        raise InputError("one first cutpoint, and gaps (classes - 2,)", f"shapes {shape}, {wide}", "Expand the prior.")
+    shape, (gaps_shape,) = transforms.shapes(first), transforms.shapes(gaps)
+    if shape != [()] or len(gaps_shape) != 1:
+        raise InputError(
+            "one first cutpoint, and gaps (classes - 2,)", f"shapes {shape}, {gaps_shape}", "Expand the prior."
+        )
     return first, gaps
 
 
 def _default(classes: int) -> tuple[Distribution, Distribution]:
     share = np.arange(1, classes) / classes
-    even = np.log(share / (1 - share))
-    return dist.Normal(float(even[0]), 2.0), dist.LogNormal(jnp.asarray(np.log(np.diff(even))), 1.0)
+    cutpoints = np.log(share / (1 - share))
+    return dist.Normal(float(cutpoints[0]), 2.0), dist.LogNormal(jnp.asarray(np.log(np.diff(cutpoints))), 1.0)

@@ -1,4 +1,4 @@
-"""Counts whose variance is their mean."""
+"""The likelihood of counts whose variance equals their mean."""
 
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -10,10 +10,11 @@ from tunbridge.model.likelihoods.base import Noiseless, OfCounts, diagonal
 
 
 class Poisson(Noiseless, OfCounts):
-    r"""Counts, :math:`p(y) = \lambda^y e^{-\lambda} / y!` with :math:`\log \lambda = f(x)`, an output of y each.
+    r"""Counts, :math:`p(y) = \lambda^y e^{-\lambda} / y!` with :math:`\log \lambda = f(x)`, one *f* per column of y.
 
     For counts over unequal times or areas wrap the network in `tunbridge.networks.Offset`. In float32 the log
-    probability of a count of :math:`10^4` is right to 0.01, of :math:`10^5` to 0.1: use JAX's 64 bits for larger ones.
+    probability of a count of :math:`10^4` is accurate to 0.01, of :math:`10^5` to 0.1: use JAX's 64-bit mode for
+    larger counts.
 
     Examples
     --------
@@ -23,9 +24,9 @@ class Poisson(Noiseless, OfCounts):
     """
 
     def fisher_root(self, outputs: Array, noise: PyTree = ()) -> Array:
-        r"""Diagonal, :math:`\sqrt\lambda`."""
+        r"""Root of the Fisher information: diagonal, :math:`\sqrt\lambda`."""
         return diagonal(jnp.exp(0.5 * outputs))
 
     def distribution(self, outputs: Array, noise: PyTree = ()) -> Distribution:
-        """Poisson with log rates from the outputs."""
+        """Poisson distribution with log rates from the outputs."""
         return dist.Poisson(jnp.exp(outputs), validate_args=False).to_event(1)

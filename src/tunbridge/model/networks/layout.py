@@ -1,4 +1,4 @@
-"""What the axes of a weight mean: read by fan-in scales, group priors, dropout masks, Kronecker factors."""
+"""The layout of weights: what their axes mean, for fan-in scales, group priors, dropout masks, Kronecker factors."""
 
 import dataclasses
 import math
@@ -34,32 +34,32 @@ class Leaf:
     shared: tuple[int, ...] = ()
 
     def fan_in(self, shape: tuple[int, ...]) -> int:
-        """How many inputs a unit sums over; 1 for a bias, a norm and an embedding."""
+        """Number of inputs that a unit sums over; 1 for biases, norms and embeddings."""
         if self.role != "weight":
             return 1
         return math.prod(shape[axis] for axis in self.inputs + self.shared)
 
 
 class Leaves(Module):
-    """A pytree of `Leaf` that takes no part in tracing."""
+    """A pytree of `Leaf` held as static data, so that JAX does not trace it."""
 
     flat: tuple[Leaf, ...] = eqx.field(static=True)
     structure: jax.tree_util.PyTreeDef = eqx.field(static=True)
 
     @staticmethod
     def of(tree: PyTree) -> "Leaves":
-        """The leaves of a tree, with its structure."""
+        """Hold a pytree of `Leaf` as static data."""
         flat, structure = jax.tree.flatten(tree)
         return Leaves(tuple(flat), structure)
 
     @property
     def tree(self) -> PyTree:
-        """The tree again."""
+        """The pytree of `Leaf`."""
         return jax.tree.unflatten(self.structure, self.flat)
 
 
 def kernel_of(equation: str) -> Leaf:
-    """The kernel of an einsum ``inputs,kernel->outputs``: an axis that the outputs lack is summed over.
+    """Axes of the kernel of an einsum ``inputs,kernel->outputs``: those that the outputs lack are summed over.
 
     Examples
     --------
@@ -74,30 +74,30 @@ def kernel_of(equation: str) -> Leaf:
 
 
 def require_known(layout: PyTree, needed_by: str) -> None:
-    """InputError that names the leaves whose axes the network could not tell."""
+    """Raise InputError naming the arrays of weights whose axes the network does not know, if there are any."""
     unknown = [path for path, leaf in flatten_with_paths(layout) if leaf.role == "unknown"]
     if unknown:
         raise InputError(
             f"a layout of every weight, which {needed_by} needs",
             f"none for {', '.join(unknown)}",
-            "Give layout= to from_functions, or choose what needs none.",
+            "Give layout= to from_functions, or choose something that needs no layout.",
         )
 
 
 def layers(layout: PyTree) -> list[str]:
-    """The layer of each leaf: its path without the last name, in the order of the leaves."""
+    """Layer of each leaf, in the order of the leaves: its path without the last name."""
     return [path.rpartition("/")[0] for path, _ in flatten_with_paths(layout)]
 
 
 def redraw(key: Key, weights: PyTree, layout: PyTree) -> PyTree:
-    """Weights and embeddings redrawn as N(0, 1/fan-in); biases, norms and the unknown stay as they are."""
+    """Redraw weights and embeddings from N(0, 1/fan-in); biases, norms and arrays of unknown role stay unchanged."""
     leaves, treedef = jax.tree.flatten(weights)
     keys = jax.random.split(key, max(len(leaves), 1))
 
-    def one(key_leaf: Key, leaf: Array, known: Leaf) -> Array:
-        if known.role not in ("weight", "embedding"):
+    def redrawn(key_leaf: Key, leaf: Array, role: Leaf) -> Array:
+        if role.role not in ("weight", "embedding"):
             return leaf
-        return jax.random.normal(key_leaf, leaf.shape, leaf.dtype) / math.sqrt(known.fan_in(leaf.shape))
+        return jax.random.normal(key_leaf, leaf.shape, leaf.dtype) / math.sqrt(role.fan_in(leaf.shape))
 
-    drawn = map(one, keys, leaves, jax.tree.leaves(layout))
+    drawn = map(redrawn, keys, leaves, jax.tree.leaves(layout))
     return jax.tree.unflatten(treedef, [jnp.asarray(leaf) for leaf in drawn])

@@ -1,4 +1,4 @@
-"""Sizes of networks: whole numbers above 0, and as many outputs as the likelihood needs."""
+"""Checks of the sizes of networks: whole numbers above 0, with a known number of outputs."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from tunbridge.core.errors import InputError
 
 
 def check(network: Any, *names: str) -> None:
-    """InputError unless these fields of a network, and its outputs if it says how many, are whole numbers above 0."""
+    """Raise InputError unless these fields of a network, and `outputs` if set, are whole numbers above 0."""
     sizes = {name: getattr(network, name) for name in names}
     if network.outputs is not None:
         sizes["outputs"] = network.outputs
@@ -16,7 +16,7 @@ def check(network: Any, *names: str) -> None:
 
 
 def outputs(network: Any) -> int:
-    """How many outputs it has; InputError where that is still open."""
+    """Number of outputs of a network; InputError if it is still open."""
     if network.outputs is None:
         name = type(network).__name__
         raise InputError(

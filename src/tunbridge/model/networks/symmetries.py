@@ -1,7 +1,8 @@
-"""Weights of one function: hidden units in any order, each with its signs turned where the activation is odd.
+"""Symmetries of weights: permutations of hidden units, and flips of their signs where the activation is odd.
 
-A posterior under a prior that treats units alike repeats itself over all of these, h! 2^h times for h odd units, and
-chains that agree about functions may sit in different copies. Weights are compared after the copies are made one.
+All of these give the same function. Under a prior that treats units alike, the posterior repeats itself over them,
+h! 2^h times for h odd units, and chains that agree about functions may sit in different copies. Weights are therefore
+mapped to one copy before they are compared.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,11 @@ from tunbridge.model.networks.architectures.mlp import MLP
 ODD = ("tanh", "erf", "sin", "identity")
 """Activations with phi(-a) = -phi(a)."""
 _SWEEPS = 5
-"""How often the layers of a deep network are matched in turn."""
+"""Maximum number of sweeps over the layers when units of a deep network are matched."""
 
 
 def are_known(network: Any) -> bool:
-    """Whether the symmetries of a network are written down: those of `MLP` are."""
+    """Whether the symmetries of a network are implemented here: only those of `MLP` are."""
     return isinstance(network, MLP)
 
 
@@ -29,31 +30,31 @@ _Layers = list[tuple[np.ndarray, np.ndarray]]
 
 
 def canonical(network: MLP, weights: PyTree) -> PyTree:
-    """The one representative of all weights with the same function by symmetry, for draws with a leading axis.
+    """Return one representative of all symmetric copies of the weights, for draws with a leading axis.
 
     From the inputs on, each hidden unit gets the sign that makes the largest of its incoming weights and bias
     positive, where the activation is odd, and units are sorted by their first incoming weight, ties by the next. Two
-    weights are copies of each other if and only if their representatives are equal. A draw whose sorted weights cross
-    jumps to another order, so that for the mixing of chains `aligned` is the better choice.
+    weights are copies of each other if and only if their representatives are equal. When sorted weights cross from one
+    draw to the next, the order jumps: to assess the mixing of chains, `aligned` is the better choice.
     """
     return _each(network, weights, lambda layers: _sort(network, layers))
 
 
 def aligned(network: MLP, weights: PyTree, reference: PyTree) -> PyTree:
-    """Of each draw (a leading axis) the copy nearest to `reference`, by matching its hidden units to the reference's.
+    """Return the copy of each draw (a leading axis) nearest to `reference`, by matching hidden units to its own.
 
     The distance is Euclidean over a unit's incoming weights, bias and outgoing weights, and the matching an optimal
-    assignment: exact for one hidden layer. More are matched from the inputs on by what enters their units, then in
-    turn by everything until nothing changes (5 sweeps at most). All copies of a draw are mapped to one, each draw by
-    itself, so what R-hat says of aligned weights is true of the posterior modulo symmetry. Units that the data hardly
-    constrain remain interchangeable: their weights are order statistics.
+    assignment: exact for one hidden layer. Several layers are matched from the inputs on by incoming weights, then
+    one after another by all weights until nothing changes (5 sweeps at most). All copies of a draw are mapped to the
+    same one, independently of other draws, so that R-hat of aligned weights is valid for the posterior modulo
+    symmetry. Units that the data hardly constrain remain interchangeable: their weights are order statistics.
     """
     fixed = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in reference["layers"]]
     return _each(network, weights, lambda layers: _match(network, layers, fixed))
 
 
 def _each(network: MLP, weights: PyTree, change: Callable[[_Layers], _Layers]) -> PyTree:
-    """`change` of each draw."""
+    """Apply `change` to each draw."""
     if not are_known(network):
         raise InputError("a network whose symmetries are known, an MLP", type(network).__name__, "Compare functions.")
     drawn = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in weights["layers"]]
@@ -99,18 +100,18 @@ def _match_layer(network: MLP, layers: _Layers, reference: _Layers, number: int,
     return _moved(layers, number, order, sign) if moves else layers
 
 
-def _signs(turned: np.ndarray, dtype: Any) -> np.ndarray:
-    return np.where(turned, -1.0, 1.0).astype(dtype)
+def _signs(flipped: np.ndarray, dtype: Any) -> np.ndarray:
+    return np.where(flipped, -1.0, 1.0).astype(dtype)
 
 
 def _moved(layers: _Layers, number: int, order: np.ndarray, sign: np.ndarray) -> _Layers:
-    """Units of a hidden layer with their signs turned, then in another order."""
+    """Flip the signs of a hidden layer's units, then reorder them."""
     (entering, bias), (leaving, after) = layers[number : number + 2]
     entering, bias, leaving = (entering * sign[None])[:, order], (bias * sign)[order], (leaving * sign[:, None])[order]
     return [*layers[:number], (entering, bias), (leaving, after), *layers[number + 2 :]]
 
 
 def _units(layers: _Layers, number: int, leaving: bool) -> np.ndarray:
-    """A row for each unit of a hidden layer: what enters it, its bias, and what leaves it."""
+    """One row per unit of a hidden layer: incoming weights, bias and, if `leaving`, outgoing weights."""
     entering, bias = layers[number]
     return np.concatenate([entering.T, bias[:, None], *([layers[number + 1][0]] if leaving else [])], axis=1)

@@ -1,4 +1,4 @@
-"""Priors over weights, one file a family."""
+"""Priors over weights, one file per family."""
 
 from tunbridge.core import names
 

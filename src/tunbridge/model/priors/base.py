@@ -1,4 +1,4 @@
-"""What priors share: defaults of the protocol, scales of leaves, and independent weights of one law."""
+"""Base classes and helpers of priors: protocol defaults, scales of arrays, and independent identical weights."""
 
 import abc
 import math
@@ -21,68 +21,68 @@ from tunbridge.model.networks import layout as axes
 
 
 class AbstractPrior(Module):
-    """A prior without unknowns of its own, in the weights' own coordinates, unless a subclass says otherwise.
+    """Base of priors, by default without unknown scales and with the weights themselves as raw coordinates.
 
-    A new one needs `log_prob` and `sample`.
+    A subclass needs `log_prob` and `sample`.
     """
 
     @property
     def proper(self) -> bool:
-        """Whether it integrates to one."""
+        """Whether the density integrates to one."""
         return True
 
     @property
     def gaussian(self) -> bool:
-        """Whether raw coordinates are normal around 0 whatever the scales."""
+        """Whether raw coordinates are normal around 0, independently of the scales."""
         return False
 
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
-        """Itself."""
+        """Return self: the weights leave nothing to settle."""
         return self
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The raw coordinates themselves."""
+        """Weights from raw coordinates: the same."""
         return raw
 
     def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The weights themselves."""
+        """Raw coordinates from weights: the same."""
         return weights
 
     @abc.abstractmethod
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """Log p(raw | scales)."""
+        """Log density of raw coordinates given the scales."""
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """Refused: no independent normal stands for it."""
+        """Raise InputError: no independent normal approximates this prior."""
         raise dependent(type(self).__name__)
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
-        """0: nothing is unknown."""
+        """Return 0: there are no unknown scales."""
         return jnp.zeros(())
 
     @abc.abstractmethod
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of (raw, scales)."""
+        """Draw (raw, scales) from the prior."""
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
-        """None."""
+        """Return (): there are no unknown scales."""
         return ()
 
     def values(self, scales: PyTree) -> PyTree:
-        """None."""
+        """Return (): there are no unknown scales."""
         return ()
 
     def marginal(self) -> Prior:
-        """Itself."""
+        """Return self: no scales are integrated out."""
         return self
 
     def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree | None:
-        """None: the density is smooth."""
+        """Return None: the density is smooth."""
         return None
 
 
 def dependent(name: str) -> InputError:
-    """The reason why a prior that no independent normal stands for is refused."""
+    """InputError for a prior that no independent normal approximates."""
     return InputError(
         "a prior of independent weights, each normal or a scale mixture of normals, which Laplace needs",
         f"priors.{name}",
@@ -97,7 +97,7 @@ class FanIn(Module):
 
 
 def fan_in(scale: Any = 1.0) -> FanIn:
-    """The scale ``scale / sqrt(fan-in)``: sums over inputs keep their size whatever the width.
+    """Return the scale ``scale / sqrt(fan-in)``, which keeps sums over inputs equally large at any width.
 
     The fan-in of a bias is 1.
     """
@@ -105,20 +105,20 @@ def fan_in(scale: Any = 1.0) -> FanIn:
 
 
 def as_scale(scale: Any) -> Any:
-    """A scale as priors take it: a number, a distribution, `fan_in` of either, or one of these a layer."""
+    """Validate a scale: a number, a distribution, `fan_in` of either, or a sequence of these, one per layer."""
     if isinstance(scale, Sequence) and not isinstance(scale, str):
         scale = tuple(scale)
     return transforms.check_positive(scale, "scale")
 
 
 def check_scale(scale: Any, layout: PyTree) -> None:
-    """Refuse a fan-in without a layout, and a wrong number of layers."""
+    """Raise InputError for a fan-in without a known layout, or a wrong number of layers."""
     entries = scale if isinstance(scale, tuple) else (scale,)
     for entry in entries:
-        one = entry.scale if isinstance(entry, FanIn) else entry
-        shape = one.shape() if isinstance(one, Distribution) else jnp.shape(one)
+        value = entry.scale if isinstance(entry, FanIn) else entry
+        shape = value.shape() if isinstance(value, Distribution) else jnp.shape(value)
         if shape != ():
-            raise InputError("one number a scale", f"shape {shape}", "Write a tuple for one scale per layer.")
+            raise InputError("one number per scale", f"shape {shape}", "Write a tuple for one scale per layer.")
     if any(isinstance(entry, FanIn) for entry in entries):
         axes.require_known(layout, "priors.fan_in")
     if isinstance(scale, tuple):
@@ -126,7 +126,7 @@ def check_scale(scale: Any, layout: PyTree) -> None:
 
 
 def check_layers(num: int, noun: str, layout: PyTree) -> None:
-    """InputError unless there are `num` layers."""
+    """Raise InputError unless the network has `num` layers."""
     names = list(dict.fromkeys(axes.layers(layout)))
     if len(names) != num:
         raise InputError(
@@ -137,7 +137,7 @@ def check_layers(num: int, noun: str, layout: PyTree) -> None:
 
 
 def deviations(scale: Any, like: PyTree, layout: PyTree) -> PyTree:
-    """The scale of each leaf, unknowns replaced by their values beforehand."""
+    """Scale of each array of weights, from a scale whose unknowns have been replaced by values."""
     leaves, treedef = jax.tree.flatten(like)
     roles = jax.tree.leaves(layout)
     if isinstance(scale, tuple):
@@ -150,91 +150,92 @@ def deviations(scale: Any, like: PyTree, layout: PyTree) -> PyTree:
 
 
 def deviation(entry: Any, leaf: Array, role: axes.Leaf) -> Any:
-    """The scale of one leaf."""
+    """Scale of one array of weights."""
     return entry.scale / math.sqrt(role.fan_in(leaf.shape)) if isinstance(entry, FanIn) else entry
 
 
 def draw(law: Distribution, key: Key, like: PyTree) -> PyTree:
-    """A tree of independent draws of one law."""
+    """Draw a tree of independent weights from one distribution."""
     drawn = unravel(like, law.sample(key, (size(like),)))
-    return jax.tree.map(lambda leaf, one: one.astype(leaf.dtype), like, drawn)
+    return jax.tree.map(lambda leaf, values: values.astype(leaf.dtype), like, drawn)
 
 
 def total(terms: PyTree) -> Scalar:
-    """The sum of a tree of numbers."""
+    """Sum of the scalars in a tree."""
     return sum(jax.tree.leaves(terms), start=jnp.zeros(()))
 
 
 class Independent(AbstractPrior):
-    r"""Independent weights :math:`w = s \, r` with *r* of one law, in non-centred coordinates where *s* is unknown.
+    r"""Independent weights :math:`w = s \, r` with identically distributed *r*, non-centred where *s* is unknown.
 
-    A new prior of this kind is a class with a field `scale` and a method `law`.
+    A subclass needs a field `scale` and a method `law`.
     """
 
     scale: eqx.AbstractVar[Any]
 
     @abc.abstractmethod
     def law(self) -> Distribution:
-        """Of a weight of scale 1."""
+        """Distribution of a weight with scale 1."""
 
     def log_law(self, r: Array) -> Scalar:
-        """Log density of an array of weights of scale 1; a subclass may have a quicker form."""
+        """Log density, summed over an array of weights with scale 1; subclasses may override it with a faster form."""
         return jnp.sum(self.law().log_prob(r))
 
     def bind(self, weights: PyTree, layout: PyTree) -> Self:
-        """Itself, where the scales fit the layers."""
+        """Return self; InputError unless the scales fit the layers."""
         check_scale(self.scale, layout)
         return self
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The weights: raw, times the scale where it is unknown."""
+        """Weights: raw coordinates, times the scale where it is unknown."""
         return jax.tree.map(jnp.multiply, raw, self._deviations(raw, scales, layout)) if scales else raw
 
     def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The inverse of `weights`."""
+        """Raw coordinates: the inverse of `weights`."""
         return jax.tree.map(jnp.divide, weights, self._deviations(weights, scales, layout)) if scales else weights
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """Log density of w = s r, or of r where s is unknown."""
+        """Log density of the weights w = s r, or of r where s is unknown."""
         if scales:
             return self.log_law(ravel(raw))
-        found = self._deviations(raw, scales, layout)
-        logs = jax.tree.map(lambda w, s: jnp.sum(jnp.log(s)) * (w.size // jnp.size(s)), raw, found)
-        return self.log_law(ravel(jax.tree.map(jnp.divide, raw, found))) - total(logs)
+        leaf_scales = self._deviations(raw, scales, layout)
+        logs = jax.tree.map(lambda w, s: jnp.sum(jnp.log(s)) * (w.size // jnp.size(s)), raw, leaf_scales)
+        return self.log_law(ravel(jax.tree.map(jnp.divide, raw, leaf_scales))) - total(logs)
 
     def em_variance(self, r: Array) -> Array:
-        r"""The variance :math:`1 / E[\tau^{-2} \mid r] = -r / \frac{d}{dr} \log p(r)` of weights of scale 1.
+        r"""The variance :math:`1 / E[\tau^{-2} \mid r] = -r / \frac{d}{dr} \log p(r)` of weights with scale 1.
 
-        For a law that is a normal :math:`N(0, \tau^2)` mixed over :math:`\tau`. Level around 0, where it is 0 / 0.
+        For scale mixtures of normals, :math:`N(0, \tau^2)` mixed over :math:`\tau`. Constant near 0, where the ratio is
+        0 / 0.
         """
-        away = jnp.maximum(jnp.abs(r), float(jnp.finfo(r.dtype).eps) ** (1 / 3))
-        return -away / jax.grad(self.log_law)(away)
+        absolute = jnp.maximum(jnp.abs(r), float(jnp.finfo(r.dtype).eps) ** (1 / 3))
+        return -absolute / jax.grad(self.log_law)(absolute)
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The scale squared, times the variance of a weight of scale 1."""
+        """Variance of each weight: the squared scale times that of a weight with scale 1."""
 
-        def one(leaf: Array, s: Any) -> Array:
+        def variance(leaf: Array, s: Any) -> Array:
             return jnp.broadcast_to(jnp.square(s), leaf.shape) * self.em_variance(leaf if scales else leaf / s)
 
-        return jax.tree.map(one, raw, self._deviations(raw, scales, layout))
+        return jax.tree.map(variance, raw, self._deviations(raw, scales, layout))
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
-        """Log p(scales), on the real line with the Jacobian."""
+        """Log prior density of the unknown scales, on the real line if `jacobian`."""
         return transforms.log_prob(self.scale, scales, jacobian=jacobian)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of (raw, scales)."""
+        """Draw (raw, scales) from the prior."""
         key_scales, key_weights = jax.random.split(key)
         scales = transforms.sample(self.scale, key_scales)
         raw = draw(self.law(), key_weights, like)
         return (raw if scales else jax.tree.map(jnp.multiply, raw, self._deviations(like, (), layout))), scales
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
-        """Unknown scales at the medians of their priors."""
+        """The unknown scales at the medians of their priors, as real coordinates."""
         return transforms.median(self.scale)
 
     def values(self, scales: PyTree) -> PyTree:
-        """The unknown scales themselves."""
+        """Values of the unknown scales, in their natural units."""
         return transforms.natural(self.scale, scales)
 
     def _deviations(self, like: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
@@ -242,4 +243,4 @@ class Independent(AbstractPrior):
 
 
 NORMAL = dist.Normal(0.0, 1.0, validate_args=False)
-"""The law of raw coordinates that are non-centred. (Weights are finite, or the step is known to have failed.)"""
+"""Distribution of non-centred raw coordinates, unvalidated: steps with non-finite weights are detected elsewhere."""

@@ -1,4 +1,4 @@
-"""Full and low-rank covariances: of each layer, or of all weights together."""
+"""Normal priors with full or low-rank covariances, of each layer or of all weights together."""
 
 import abc
 from typing import Any
@@ -22,11 +22,11 @@ from tunbridge.model.priors.matrix import check_covariance
 
 
 class _Correlated(AbstractPrior):
-    """Groups of arrays, each a normal vector."""
+    """Groups of weight arrays, each group a jointly normal vector."""
 
     @abc.abstractmethod
     def laws(self, num: int) -> list[Distribution]:
-        """Of the `num` groups, in order."""
+        """Distributions of the `num` groups, in order."""
 
     def groups(self, layout: PyTree) -> list[str]:
         """The group of each array: its layer."""
@@ -34,20 +34,20 @@ class _Correlated(AbstractPrior):
 
     @property
     def gaussian(self) -> bool:
-        """Yes."""
+        """Return True: the weights are normal."""
         return True
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """The sum over groups."""
+        """Log density: the sum over groups."""
         groups = self._gathered(raw, layout)
-        return total([law.log_prob(ravel(own)) for law, own in zip(self.laws(len(groups)), groups, strict=True)])
+        return total([law.log_prob(ravel(group)) for law, group in zip(self.laws(len(groups)), groups, strict=True)])
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of the weights."""
+        """Draw (weights, ()) from the prior."""
         groups = self._gathered(like, layout)
         keys = jax.random.split(key, len(groups))
         rows = zip(keys, self.laws(len(groups)), groups, strict=True)
-        drawn = [iter(unravel(own, law.sample(k))) for k, law, own in rows]
+        drawn = [iter(unravel(group, law.sample(k))) for k, law, group in rows]
         names = self.groups(layout)
         order = list(dict.fromkeys(names))
         leaves = [next(drawn[order.index(name)]) for name in names]
@@ -63,56 +63,58 @@ class _Correlated(AbstractPrior):
         groups = self._gathered(weights, layout)
         if len(sizes) > 1:
             check_layers(len(sizes), what, layout)
-        for name, own, given in zip(
+        for name, group, given in zip(
             dict.fromkeys(self.groups(layout)), groups, _spread(sizes, len(groups)), strict=True
         ):
-            if size(own) != given:
+            if size(group) != given:
                 raise InputError(
-                    f"{what} for the {size(own)} weights of {name or 'the network'}",
+                    f"{what} for the {size(group)} weights of {name or 'the network'}",
                     f"one for {given}",
                     "Weights and biases of a layer go together, in the order of the tree.",
                 )
 
 
 def _spread(given: Any, num: int) -> Any:
-    """One for each of `num` layers, from one for all or one per layer."""
+    """One entry for each of `num` layers, from a single one for all or one per layer."""
     return tuple(given) * num if len(given) == 1 else given
 
 
 class FullNormal(_Correlated):
-    r"""A full covariance of each layer, weights and biases together: :math:`w_\ell \sim N(0, \Sigma_\ell)`.
+    r"""A full covariance for each layer, over weights and biases together: :math:`w_\ell \sim N(0, \Sigma_\ell)`.
 
     Parameters
     ----------
     covariance
-        :math:`\Sigma`, over a layer's arrays in the order of the tree, each row by row; or a sequence, one per layer.
+        :math:`\Sigma`, over a layer's arrays in tree order, each flattened row by row; or a sequence, one per layer.
     """
 
-    covariance: Any = eqx.field(converter=lambda given: _each(given, lambda one: check_covariance(one, "covariance")))
+    covariance: Any = eqx.field(
+        converter=lambda given: _each(given, lambda matrix: check_covariance(matrix, "covariance"))
+    )
     root: Any = eqx.field(default=None, kw_only=True)
-    """The lower roots of the covariances, once the prior is bound."""
+    """Lower Cholesky factors of the covariances, once the prior is bound."""
 
     def bind(self, weights: PyTree, layout: PyTree) -> "FullNormal":
-        """With the roots of its covariances, where these have the sizes of the layers."""
-        self._checked([one.shape[0] for one in self.covariance], weights, layout, "covariance")
+        """Return the prior with its Cholesky factors; InputError unless the covariances have the layers' sizes."""
+        self._checked([matrix.shape[0] for matrix in self.covariance], weights, layout, "covariance")
         return FullNormal(self.covariance, root=tuple(map(jnp.linalg.cholesky, self.covariance)))
 
     def laws(self, num: int) -> list[Distribution]:
-        """One per layer."""
+        """One multivariate normal per layer."""
         roots = self.root or tuple(map(jnp.linalg.cholesky, self.covariance))
-        return [dist.MultivariateNormal(jnp.zeros(len(one)), scale_tril=one) for one in _spread(roots, num)]
+        return [dist.MultivariateNormal(jnp.zeros(len(root)), scale_tril=root) for root in _spread(roots, num)]
 
 
 class LowRankNormal(_Correlated):
-    r"""A low-rank covariance of each layer, weights and biases together.
+    r"""A low-rank covariance for each layer, over weights and biases together.
 
-    :math:`w_\ell \sim N(0, F_\ell F_\ell^\top + s^2 I)`. Cheap where the rank is: a density costs weights times rank
-    squared.
+    :math:`w_\ell \sim N(0, F_\ell F_\ell^\top + s^2 I)`. It is cheap at low rank: evaluating the density costs weights
+    times rank squared.
 
     Parameters
     ----------
     factor
-        *F* (weights, rank), over a layer's arrays in the order of the tree; or a sequence, one per layer.
+        *F* (weights, rank), over a layer's arrays in tree order; or a sequence, one per layer.
     scale
         *s*.
     """
@@ -125,39 +127,40 @@ class LowRankNormal(_Correlated):
             raise InputError("a scale above 0", f"{self.scale}", "Give a positive number.")
 
     def bind(self, weights: PyTree, layout: PyTree) -> "LowRankNormal":
-        """Itself, where the factors have the sizes of the layers."""
-        self._checked([one.shape[0] for one in self.factor], weights, layout, "factor")
+        """Return self; InputError unless the factors have the layers' sizes."""
+        self._checked([factor.shape[0] for factor in self.factor], weights, layout, "factor")
         return self
 
     def laws(self, num: int) -> list[Distribution]:
-        """One per layer."""
-        rows = _spread(self.factor, num)
+        """One low-rank normal per layer."""
+        factors = _spread(self.factor, num)
         return [
-            dist.LowRankMultivariateNormal(jnp.zeros(len(one)), one, jnp.full(len(one), self.scale**2)) for one in rows
+            dist.LowRankMultivariateNormal(jnp.zeros(len(factor)), factor, jnp.full(len(factor), self.scale**2))
+            for factor in factors
         ]
 
 
 class JointNormal(_Correlated):
-    r"""A full covariance of all weights of the network, :math:`w \sim N(0, \Sigma)`, layers coupled in any way.
+    r"""A full covariance over all weights of the network, :math:`w \sim N(0, \Sigma)`, layers coupled in any way.
 
-    :math:`\Sigma` takes 8 bytes for each pair of weights: what does not fit in memory is refused with their number,
-    before it is built.
+    :math:`\Sigma` takes 8 bytes per pair of weights: one that does not fit in memory raises an InputError, with the
+    number of bytes, before it is built.
 
     Parameters
     ----------
     covariance
-        :math:`\Sigma`, over all arrays in the order of the tree, each row by row; or a function of the number of
-        weights that gives it, called once the network is known.
+        :math:`\Sigma`, over all arrays in tree order, each flattened row by row; or a function of the number of
+        weights that returns it, called once the network is known.
     """
 
     covariance: Any = eqx.field(
         converter=lambda given: given if callable(given) else check_covariance(given, "covariance")
     )
     root: Any = eqx.field(default=None, kw_only=True)
-    """The lower root of the covariance, once the prior is bound."""
+    """Lower Cholesky factor of the covariance, once the prior is bound."""
 
     def bind(self, weights: PyTree, layout: PyTree) -> "JointNormal":
-        """With its covariance built; InputError, with the bytes, if it is too large."""
+        """Return the prior with its covariance built; InputError, with the number of bytes, if it is too large."""
         num = size(weights)
         if callable(self.covariance):
             needed, available = num**2 * 8, memory.available()
@@ -172,19 +175,19 @@ class JointNormal(_Correlated):
         return JointNormal(self.covariance, root=jnp.linalg.cholesky(self.covariance))
 
     def groups(self, layout: PyTree) -> list[str]:
-        """All in one."""
+        """The group of each array: one group for all."""
         return [""] * len(jax.tree.leaves(layout))
 
     def laws(self, num: int) -> list[Distribution]:
-        """The one."""
+        """The joint normal of all weights."""
         root = jnp.linalg.cholesky(self.covariance) if self.root is None else self.root
         return [dist.MultivariateNormal(jnp.zeros(len(root)), scale_tril=root)]
 
 
 def _each(given: Any, check: Any) -> tuple[Array, ...]:
-    """One, or one per layer."""
-    several = isinstance(given, list | tuple) and all(np.ndim(one) == 2 for one in given)
-    return tuple(check(one) for one in given) if several else (check(given),)
+    """A tuple of checked matrices: a single one for all layers, or one per layer."""
+    several = isinstance(given, list | tuple) and all(np.ndim(matrix) == 2 for matrix in given)
+    return tuple(check(matrix) for matrix in given) if several else (check(given),)
 
 
 def _check_factor(given: Any) -> Array:

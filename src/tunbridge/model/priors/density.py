@@ -1,4 +1,4 @@
-"""Any log density of the weights."""
+"""A prior with any log density of the weights."""
 
 from collections.abc import Callable
 
@@ -15,10 +15,10 @@ class LogDensity(AbstractPrior):
     Parameters
     ----------
     function
-        The log density of a tree of weights, normalised if evidence is to be compared.
+        The log density of a tree of weights; normalise it if evidence is to be compared.
     draw
-        A draw, ``draw(key, like)`` with `like` a tree of the weights' shapes. Without it methods that start from, or
-        measure scales by, draws of the prior refuse it.
+        ``draw(key, like)`` returns a draw, with `like` a tree of the weights' shapes. Without it, methods that start
+        from prior draws, or measure scales by them, raise an InputError.
 
     Examples
     --------
@@ -33,11 +33,11 @@ class LogDensity(AbstractPrior):
     draw: Callable[[Key, PyTree], PyTree] | None = eqx.field(default=None, static=True)
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """That of the function."""
+        """Log density of the weights, from `function`."""
         return self.function(raw)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """That of `draw`."""
+        """Draw (weights, ()) by `draw`; InputError if there is none."""
         if self.draw is None:
             raise InputError("draw= beside the log density", "none", "Write LogDensity(function, draw).")
         return self.draw(key, like), ()

@@ -1,4 +1,4 @@
-"""Priors of convolutions: a scale a filter, and filters that are smooth."""
+"""Priors for convolutions: one scale per filter, and smooth filters."""
 
 import math
 from typing import Any
@@ -22,42 +22,42 @@ from tunbridge.model.priors.normal import Normal
 
 
 class Filters(Grouped):
-    """One scale a filter, and neighbouring weights of a window correlated."""
+    """One scale per filter, and correlated neighbouring weights of a window."""
 
     scale: Any
     length: Any = None
 
     def factors(self) -> dict[str, Factor]:
-        """One a filter, over the root of the fan-in."""
+        """One scale per filter, divided by the root of the fan-in."""
         return {"filter": Factor(FanIn(self.scale), "outputs")}
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """Smoothed raw coordinates times their scales."""
+        """Weights: smoothed raw coordinates times their scales."""
         return super().weights(self._windows(raw, layout, lambda root, flat: root @ flat), scales, layout)
 
     def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The inverse of `weights`."""
+        """Raw coordinates: the inverse of `weights`."""
         return self._windows(super().raw(weights, scales, layout), layout, _solve)
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The squares of the scales; refused where the weights of a window are correlated."""
+        """Variance of each weight, its squared scale; InputError if the weights of a window are correlated."""
         if self.length is not None:
             raise dependent("FilterGroups of a length")
         return super().variances(raw, scales, layout)
 
     def _windows(self, tree: PyTree, layout: PyTree, act: Any) -> PyTree:
-        """What `act` makes of each window, with the root of the covariance over its positions."""
+        """Apply `act` to each window, given the Cholesky factor of the covariance over its positions."""
         if self.length is None:
             return tree
 
-        def one(leaf: Array, role: axes.Leaf) -> Array:
+        def apply(leaf: Array, role: axes.Leaf) -> Array:
             window = tuple(leaf.shape[axis] for axis in role.shared)
             first = jnp.moveaxis(leaf, role.shared, tuple(range(len(window))))
             root = factor_of(jnp.exp(-squared_distances(window) / (2.0 * self.length**2)))
-            made = act(root.astype(leaf.dtype), first.reshape(math.prod(window), -1)).reshape(first.shape)
-            return jnp.moveaxis(made, tuple(range(len(window))), role.shared)
+            result = act(root.astype(leaf.dtype), first.reshape(math.prod(window), -1)).reshape(first.shape)
+            return jnp.moveaxis(result, tuple(range(len(window))), role.shared)
 
-        return jax.tree.map(one, tree, layout)
+        return jax.tree.map(apply, tree, layout)
 
 
 def _solve(root: Array, flat: Array) -> Array:
@@ -67,8 +67,8 @@ def _solve(root: Array, flat: Array) -> Array:
 class FilterGroups(Delegating):
     r"""A scale for each filter of a convolution, and smooth filters.
 
-    Those of filter *o* are :math:`w_o = \tau_o K^{1/2} r / \sqrt{\text{fan-in}}`. A small :math:`\tau_o` switches the
-    whole filter off; with a length :math:`\ell` the weights at positions *p, q* of a window have correlation
+    The weights of filter *o* are :math:`w_o = \tau_o K^{1/2} r / \sqrt{\text{fan-in}}`. A small :math:`\tau_o` switches
+    the whole filter off; with a length :math:`\ell` the weights at positions *p, q* of a window have correlation
     :math:`\exp(-\lVert p - q \rVert^2 / 2\ell^2)`, so that filters are smooth :cite:p:`fortuin2022bayesian`.
 
     Parameters
@@ -78,7 +78,7 @@ class FilterGroups(Delegating):
     length
         :math:`\ell` in pixels; None for independent weights.
     rest
-        The prior of what is not the kernel of a convolution.
+        The prior of all weights other than convolution kernels.
     """
 
     scale: Any = eqx.field(
@@ -90,15 +90,15 @@ class FilterGroups(Delegating):
     rest: Any = eqx.field(default_factory=lambda: Normal(fan_in(1.0)))
 
     def parts(self) -> dict[str, Any]:
-        """The filters' and the rest's."""
+        """The priors of the filters and of the rest."""
         return {"filters": Filters(self.scale, self.length), "rest": self.rest}
 
     def with_parts(self, parts: dict[str, Any]) -> "FilterGroups":
-        """The same with another prior of the rest."""
+        """Return the same prior with another one for the rest."""
         return FilterGroups(self.scale, self.length, parts["rest"])
 
     def assign(self, layout: PyTree) -> list[str]:
-        """Kernels of convolutions, and the others."""
+        """Name of each array's part: "filters" for convolution kernels, "rest" for all others."""
         axes.require_known(layout, "priors.FilterGroups")
         owners = ["filters" if role.shared else "rest" for role in jax.tree.leaves(layout)]
         if "filters" not in owners:

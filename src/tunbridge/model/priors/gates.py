@@ -1,4 +1,4 @@
-"""Priors of LSTMs: a scale per gate."""
+"""Priors for LSTMs: one scale per gate."""
 
 from typing import Any
 
@@ -43,24 +43,24 @@ class Gates(Independent):
 
     @property  # type: ignore[misc]  # Equinox allows it
     def scale(self) -> tuple[Any, ...]:
-        """The four, in the order of the gates."""
+        """The four scales, in the order of the gates."""
         return tuple(getattr(self, gate) for gate in GATES)
 
     @property
     def gaussian(self) -> bool:
-        """Yes."""
+        """Return True: raw coordinates are normal."""
         return True
 
     def law(self) -> dist.Distribution:
-        """Standard normal."""
+        """The standard normal distribution."""
         return NORMAL
 
     def em_variance(self, r: Array) -> Array:
-        """1."""
+        """Return 1, the variance of a standard normal."""
         return jnp.ones_like(r)
 
     def bind(self, weights: PyTree, layout: PyTree) -> "Gates":
-        """Itself, where outputs come in four blocks."""
+        """Return self; InputError unless the outputs of each array come in four blocks."""
         axes.require_known(layout, "priors.Gates")
         for (path, leaf), role in zip(flatten_with_paths(weights), jax.tree.leaves(layout), strict=True):
             if len(role.outputs) != 1 or leaf.shape[role.outputs[0]] % len(GATES):
@@ -72,17 +72,17 @@ class Gates(Independent):
         return self
 
     def values(self, scales: PyTree) -> PyTree:
-        """The unknown scales by gate."""
+        """Values of the unknown scales, by gate."""
         unknown = [gate for gate in GATES if transforms.unknowns(getattr(self, gate))]
         return dict(zip(unknown, transforms.natural(self.scale, scales), strict=True))
 
     def _deviations(self, like: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         known = transforms.values(self.scale, scales)
 
-        def one(leaf: Array, role: axes.Leaf) -> Array:
+        def leaf_scale(leaf: Array, role: axes.Leaf) -> Array:
             (axis,) = role.outputs
             each = jnp.stack([jnp.asarray(deviation(gate, leaf, role)) for gate in known])
-            long = jnp.repeat(each, leaf.shape[axis] // len(GATES))
-            return jnp.expand_dims(long, tuple(other for other in range(len(leaf.shape)) if other != axis))
+            repeated = jnp.repeat(each, leaf.shape[axis] // len(GATES))
+            return jnp.expand_dims(repeated, tuple(other for other in range(len(leaf.shape)) if other != axis))
 
-        return jax.tree.map(one, like, layout)
+        return jax.tree.map(leaf_scale, like, layout)

@@ -21,17 +21,17 @@ Groups = Literal["all", "weight", "inputs", "outputs"]
 
 
 class Factor(Module):
-    """A scale, and which weights have it in common: all, none, those of one input unit, those of one output unit."""
+    """A scale, and which weights share it: all, none, those of one input unit, or those of one output unit."""
 
     law: Any
     over: Groups = eqx.field(static=True, default="all")
     squared: bool = eqx.field(static=True, default=False)
-    """Whether the law is of the square."""
+    """Whether `law` is the distribution of the squared scale."""
 
     def shape(self, leaf: Array, role: axes.Leaf) -> tuple[int, ...]:
-        """The shape of an array of weights with 1 for each axis along which the scale is the same.
+        """Shape of the scale of an array of weights, with 1 for each axis along which it is the same.
 
-        What has no such axes, as a bias no inputs, has one scale.
+        An array without input (or output) axes, such as a bias without inputs, has one scale.
         """
         kept: tuple[int, ...] = tuple(range(len(leaf.shape)))
         if self.over in ("inputs", "outputs"):
@@ -39,7 +39,7 @@ class Factor(Module):
         return tuple(size if axis in kept else 1 for axis, size in enumerate(leaf.shape))
 
     def shapes(self, like: PyTree, layout: PyTree) -> list[tuple[int, ...]]:
-        """Of its unknowns: one for all weights, or one for each array of weights; none where it is known."""
+        """Shapes of the unknowns: one for all weights, or one per array of weights; empty if the scale is known."""
         if self.prior is None:
             return []
         if self.over == "all":
@@ -48,17 +48,17 @@ class Factor(Module):
 
     @property
     def prior(self) -> Distribution | None:
-        """The law of its unknowns; None where it is a number."""
+        """Prior of the unknown scale; None if the scale is a number."""
         entry = self.law.scale if isinstance(self.law, FanIn) else self.law
         return entry if isinstance(entry, Distribution) else None
 
     def each(self, real: tuple[Array, ...], like: PyTree, layout: PyTree) -> list[Array]:
-        """The scale for each array of weights."""
+        """Scale of each array of weights, given the unknowns as real coordinates."""
         leaves, roles = jax.tree.leaves(like), jax.tree.leaves(layout)
         known = [transforms.values(self.law, (u,)) for u in real] if self.prior else [self.law]
         entries = known * len(leaves) if len(known) == 1 else known
-        found = [jnp.asarray(deviation(*row)) for row in zip(entries, leaves, roles, strict=True)]
-        return [jnp.sqrt(one) for one in found] if self.squared else found
+        scales = [jnp.asarray(deviation(*row)) for row in zip(entries, leaves, roles, strict=True)]
+        return [jnp.sqrt(scale) for scale in scales] if self.squared else scales
 
 
 class Grouped(AbstractPrior):
@@ -66,10 +66,10 @@ class Grouped(AbstractPrior):
 
     @abc.abstractmethod
     def factors(self) -> dict[str, Factor]:
-        """The scales by name."""
+        """The scales whose product is the scale of a weight, by name."""
 
     def combine(self, values: dict[str, Array]) -> Array:
-        """The scale of an array of weights from those that it has a part in: their product."""
+        """Combine the factors of an array of weights into its scale: by default, their product."""
         scale = jnp.ones(())
         for value in values.values():
             scale = scale * value
@@ -77,26 +77,26 @@ class Grouped(AbstractPrior):
 
     @property
     def gaussian(self) -> bool:
-        """Yes."""
+        """Return True: raw coordinates are normal."""
         return True
 
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
-        """Itself, where the network tells the axes that it needs."""
+        """Return self; InputError if the scales need axes that the layout does not know."""
         factors = self.factors().values()
         if any(factor.over in ("inputs", "outputs") or isinstance(factor.law, FanIn) for factor in factors):
             axes.require_known(layout, f"priors.{type(self).__name__}")
         return self
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """Raw coordinates times their scales."""
+        """Weights: raw coordinates times their scales."""
         return jax.tree.map(jnp.multiply, raw, self.scale_of(raw, scales, layout))
 
     def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The inverse of `weights`."""
+        """Raw coordinates: the inverse of `weights`."""
         return jax.tree.map(jnp.divide, weights, self.scale_of(weights, scales, layout))
 
     def scale_of(self, like: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The scale *s* of each array of weights, with 1 along the axes where it is the same."""
+        """Scale *s* of each array of weights, with length 1 along the axes where it is the same."""
         leaves, treedef = jax.tree.flatten(like)
         each = {
             name: factor.each((scales or {}).get(name, ()), like, layout) for name, factor in self.factors().items()
@@ -105,22 +105,22 @@ class Grouped(AbstractPrior):
         return jax.tree.unflatten(treedef, combined)
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """Log N(raw; 0, 1)."""
+        """Log density of the raw coordinates, log N(raw; 0, 1)."""
         return total(jax.tree.map(lambda leaf: jnp.sum(NORMAL.log_prob(leaf)), raw))
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The squares of the scales."""
+        """Variance of each weight: its squared scale."""
         each = self.scale_of(raw, scales, layout)
         return jax.tree.map(lambda leaf, s: jnp.broadcast_to(jnp.square(s), leaf.shape), raw, each)
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
-        """Log p(scales), on the real line with the Jacobian."""
+        """Log prior density of the unknown scales, on the real line if `jacobian`."""
         laws = self._laws()
         rows = [(laws[name], u) for name, arrays in scales.items() for u in arrays]
         return total([transforms.log_prob(law, (u,), jacobian=jacobian) for law, u in rows])
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of (raw, scales)."""
+        """Draw (raw, scales) from the prior."""
         key_scales, key_weights = jax.random.split(key)
 
         laws = self._laws()
@@ -135,7 +135,7 @@ class Grouped(AbstractPrior):
         return draw(NORMAL, key_weights, like), scales
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
-        """Unknown scales at the medians of their priors."""
+        """The unknown scales at the medians of their priors, as real coordinates."""
         medians = {name: transforms.median(law)[0] for name, law in self._laws().items()}
         return {
             name: tuple(jnp.broadcast_to(medians[name], shape) for shape in shapes)
@@ -143,7 +143,7 @@ class Grouped(AbstractPrior):
         }
 
     def values(self, scales: PyTree) -> PyTree:
-        """The unknown scales themselves by name, squared where their law is of the square."""
+        """Values of the unknown scales, by name; those with `squared` are left squared."""
         laws = self._laws()
         return {name: tuple(biject_to(laws[name].support)(u) for u in arrays) for name, arrays in scales.items()}
 
@@ -151,6 +151,6 @@ class Grouped(AbstractPrior):
         return {name: factor.prior for name, factor in self.factors().items() if factor.prior is not None}
 
     def _shapes(self, like: PyTree, layout: PyTree) -> dict[str, list[tuple[int, ...]]]:
-        """Of the unknowns of each factor that has any."""
+        """Shapes of the unknowns of each factor that has any, by name."""
         factors = self.factors()
         return {name: factors[name].shapes(like, layout) for name in self._laws()}

@@ -16,12 +16,12 @@ class Hierarchical(AbstractPrior):
     r"""Any prior with an unknown scale in front: :math:`w = \tau v` with *v* under that prior.
 
     The raw coordinates are those of *v*: non-centred. Independent priors take an unknown scale by themselves,
-    ``Normal(dist.HalfNormal(1.0))``; this gives one to any other.
+    ``Normal(dist.HalfNormal(1.0))``; `Hierarchical` gives one to any other prior.
 
     Parameters
     ----------
     prior
-        Of *v*.
+        The prior of *v*.
     scale
         The prior of :math:`\tau`, or a sequence with one per layer; `fan_in` divides by the root of the fan-in.
 
@@ -41,36 +41,36 @@ class Hierarchical(AbstractPrior):
 
     @property
     def proper(self) -> bool:
-        """As the prior of *v*."""
+        """Whether the prior of *v* is proper."""
         return self.prior.proper
 
     @property
     def gaussian(self) -> bool:
-        """As the prior of *v*."""
+        """Whether the raw coordinates of *v* are normal."""
         return self.prior.gaussian
 
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
-        """With the prior of *v* bound."""
+        """Return the prior with that of *v* bound; InputError unless the scales fit the layers."""
         check_scale(self.scale, layout)
         return Hierarchical(self.prior.bind(weights, layout), self.scale)
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        r""":math:`\tau v`."""
+        r"""Weights, :math:`\tau v`."""
         return jax.tree.map(
             jnp.multiply, self.prior.weights(raw, scales["inner"], layout), self._deviations(raw, scales, layout)
         )
 
     def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """The inverse of `weights`."""
+        """Raw coordinates: the inverse of `weights`."""
         v = jax.tree.map(jnp.divide, weights, self._deviations(weights, scales, layout))
         return self.prior.raw(v, scales["inner"], layout)
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """That of *v*."""
+        """Log density of raw coordinates under the prior of *v*."""
         return self.prior.log_prob(raw, scales["inner"], layout)
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        r""":math:`\tau^2` times those of *v*."""
+        r"""Variance of each weight: :math:`\tau^2` times that of *v*."""
         return jax.tree.map(
             lambda v, s: jnp.square(s) * v,
             self.prior.variances(raw, scales["inner"], layout),
@@ -78,30 +78,30 @@ class Hierarchical(AbstractPrior):
         )
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
-        """Log p of all scales."""
+        """Log prior density of all unknown scales."""
         inner = self.prior.log_hyper(scales["inner"], jacobian=jacobian)
         return transforms.log_prob(self.scale, scales["scale"], jacobian=jacobian) + inner
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of (raw, scales)."""
+        """Draw (raw, scales) from the prior."""
         key_scale, key_prior = jax.random.split(key)
         raw, inner = self.prior.sample(key_prior, like, layout)
         return raw, {"inner": inner, "scale": transforms.sample(self.scale, key_scale)}
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
-        """All at their medians."""
+        """All unknown scales at the medians of their priors."""
         return {"inner": self.prior.median_scales(like, layout), "scale": transforms.median(self.scale)}
 
     def values(self, scales: PyTree) -> PyTree:
-        """All in their own units."""
+        """Values of all unknown scales, in their natural units."""
         return {"inner": self.prior.values(scales["inner"]), "scale": transforms.natural(self.scale, scales["scale"])}
 
     def marginal(self) -> Prior:
-        """With the marginal of *v*."""
+        """Return the prior with the scales of *v* integrated out where that has a closed form."""
         return Hierarchical(self.prior.marginal(), self.scale)
 
     def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree | None:
-        """Those of *v*."""
+        """Corners of the prior of *v*."""
         return self.prior.corners(raw, scales["inner"], layout)
 
     def _deviations(self, like: PyTree, scales: PyTree, layout: PyTree) -> PyTree:

@@ -1,4 +1,4 @@
-"""What a prior says of one weight, whatever it is made of."""
+"""Marginal density of a single weight under any prior."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,23 +11,23 @@ from jax.scipy.special import logsumexp
 from tunbridge.core.types import Key, Prior, PyTree
 from tunbridge.model.networks.layout import Leaf
 
-_ONE = {"weight": jax.ShapeDtypeStruct((1, 1), jnp.float32)}
+_LIKE = {"weight": jax.ShapeDtypeStruct((1, 1), jnp.float32)}
 _ROLE = {"weight": Leaf("weight", inputs=(0,), outputs=(1,))}
 
 
 def log_marginal(prior: Prior, w: Any, *, key: Key, num: int = 10_000) -> Array:
     r"""Log density of one weight with one input, :math:`\log p(w) = \log \int p(w \mid s) \, p(s) \, ds`.
 
-    Scales are averaged over draws, so that a prior with unknown ones costs a little Monte Carlo noise.
+    Unknown scales are averaged over draws, which adds a little Monte Carlo noise.
 
     Parameters
     ----------
     prior
-        Any that does not need to know the size of a layer.
+        Any prior that does not depend on the sizes of layers.
     w
-        Where, (points,).
+        Values of the weight at which to evaluate, (points,).
     key, num
-        Of the draws of the scales, and how many.
+        Random key, and number of draws of the scales.
     """
     return _map(_density(prior, key, num), w)
 
@@ -37,25 +37,25 @@ def influence(prior: Prior, w: Any, *, key: Key, num: int = 10_000) -> Array:
 
     Linear under a normal, constant under a Laplace, falling back to zero under a Student-t or a horseshoe.
     """
-    slope = jax.grad(_density(prior, key, num))
-    return _map(lambda one: -slope(one), w)
+    derivative = jax.grad(_density(prior, key, num))
+    return _map(lambda value: -derivative(value), w)
 
 
 def _density(prior: Prior, key: Key, num: int) -> Callable[[Array], Array]:
-    """The log density of one weight, as a function of a number."""
-    _, scales = jax.jit(jax.vmap(lambda k: prior.sample(k, _ONE, _ROLE)))(jax.random.split(key, num))
+    """Return a function of one number: the log density of one weight."""
+    _, scales = jax.jit(jax.vmap(lambda k: prior.sample(k, _LIKE, _ROLE)))(jax.random.split(key, num))
 
-    def given(scales: PyTree, w: Array) -> Array:
+    def log_density_given(scales: PyTree, w: Array) -> Array:
         def raw_of(w: Array) -> Array:
             return prior.raw({"weight": w.reshape(1, 1)}, scales, _ROLE)["weight"][0, 0]
 
-        raw, slope = jax.value_and_grad(raw_of)(w)
-        return prior.log_prob({"weight": raw.reshape(1, 1)}, scales, _ROLE) + jnp.log(jnp.abs(slope))
+        raw, derivative = jax.value_and_grad(raw_of)(w)
+        return prior.log_prob({"weight": raw.reshape(1, 1)}, scales, _ROLE) + jnp.log(jnp.abs(derivative))
 
     def density(w: Array) -> Array:
         if not scales:
-            return given((), w)
-        return logsumexp(jax.vmap(lambda s: given(s, w))(scales)) - jnp.log(num)
+            return log_density_given((), w)
+        return logsumexp(jax.vmap(lambda s: log_density_given(s, w))(scales)) - jnp.log(num)
 
     return density
 

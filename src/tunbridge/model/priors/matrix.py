@@ -1,4 +1,4 @@
-"""Correlated weights of a layer: over its inputs and over its outputs."""
+"""Priors that correlate a layer's weights over its inputs and over its outputs."""
 
 import math
 from collections.abc import Callable
@@ -23,31 +23,31 @@ _JITTER = 1e-6
 
 
 def factor_of(covariance: Array) -> Array:
-    """The lower root of a covariance, which may be singular to rounding."""
+    """Lower Cholesky factor of a covariance, with jitter because it may be numerically singular."""
     size = covariance.shape[0]
     lift = _JITTER * jnp.trace(covariance) / size
     return jnp.linalg.cholesky(covariance + lift * jnp.eye(size, dtype=covariance.dtype))
 
 
 def squared_distances(window: tuple[int, ...]) -> np.ndarray:
-    """Between the positions of a window, row after row."""
+    """Squared distances between the positions of a window, in row-major order."""
     places = np.stack(np.meshgrid(*map(np.arange, window), indexing="ij"), axis=-1).reshape(-1, len(window))
     return ((places[:, None] - places[None]) ** 2).sum(-1).astype(float)
 
 
 class Smooth(Module):
-    r"""The covariance :math:`\exp(-(i - j)^2 / 2\ell^2)` of neighbours in a row, for so many as are asked for.
+    r"""The covariance :math:`\exp(-(i - j)^2 / 2\ell^2)` of neighbours in a row, for any number of them.
 
     Parameters
     ----------
     length
-        :math:`\ell`, in places.
+        :math:`\ell`, in positions along the row.
     """
 
     length: Any = eqx.field(converter=lambda length: transforms.check_number(length, "length"))
 
     def __call__(self, num: int) -> Array:
-        """The matrix (num, num)."""
+        """Covariance matrix (num, num)."""
         return jnp.exp(-squared_distances((num,)) / (2.0 * self.length**2))
 
 
@@ -58,7 +58,7 @@ def _covariance(given: Any, name: str) -> Any:
 
 
 def check_covariance(given: Any, name: str) -> Array:
-    """A covariance as an array; InputError unless it is square, symmetric and positive definite."""
+    """Return a covariance as an array; InputError unless it is square, symmetric and positive definite."""
     matrix = as_floats(given, name)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise InputError(f"{name} as a square matrix", f"shape {matrix.shape}", "Give a covariance.")
@@ -82,7 +82,7 @@ class MatrixNormal(AbstractPrior):
     Parameters
     ----------
     inputs, outputs
-        *U* and *V*: a covariance, or a function of their size that gives it (`Smooth`), or None for the identity.
+        *U* and *V*: a covariance, a function of its size that returns it (`Smooth`), or None for the identity.
     scale
         *s*. (For an unknown one use `Hierarchical`.)
 
@@ -96,15 +96,15 @@ class MatrixNormal(AbstractPrior):
     outputs: Any = eqx.field(default=None, converter=lambda given: _covariance(given, "outputs"))
     scale: Any = eqx.field(default=1.0, converter=lambda scale: transforms.check_number(scale, "scale"))
     roots: Any = eqx.field(default=None, kw_only=True)
-    """The roots of U and V for each array of weights, once the prior is bound."""
+    """Cholesky factors of U and V for each array of weights, once the prior is bound."""
 
     @property
     def gaussian(self) -> bool:
-        """Yes."""
+        """Return True: the weights are normal."""
         return True
 
     def bind(self, weights: PyTree, layout: PyTree) -> "MatrixNormal":
-        """With the roots of its covariances, where these have the sizes of the layers."""
+        """Return the prior with its Cholesky factors; InputError unless the covariances have the layers' sizes."""
         axes.require_known(layout, "priors.MatrixNormal")
         for (path, leaf), role in zip(flatten_with_paths(weights), jax.tree.leaves(layout), strict=True):
             if role.role != "weight":
@@ -120,12 +120,12 @@ class MatrixNormal(AbstractPrior):
         return MatrixNormal(self.inputs, self.outputs, self.scale, roots=self._found(weights, layout))
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """Log density of all matrices, and of the rest."""
+        """Log density of all arrays: matrices, and independent biases and norms."""
 
-        def one(leaf: Array, role: axes.Leaf, roots: tuple[Array | None, Array | None]) -> Scalar:
-            rest = dist.Normal(0.0, self.scale)
+        def log_prob_of_leaf(leaf: Array, role: axes.Leaf, roots: tuple[Array | None, Array | None]) -> Scalar:
+            independent = dist.Normal(0.0, self.scale)
             if role.role != "weight" or roots == (None, None):
-                return jnp.sum(rest.log_prob(leaf))
+                return jnp.sum(independent.log_prob(leaf))
             matrix, (rows, columns) = _matrix(leaf, role) / self.scale, roots
             shift = -leaf.size * jnp.log(self.scale)
             if rows is None or columns is None:
@@ -134,36 +134,36 @@ class MatrixNormal(AbstractPrior):
                 return shift + jnp.sum(law.log_prob(vectors))
             return shift + dist.MatrixNormal(jnp.zeros(matrix.shape), rows, columns).log_prob(matrix)
 
-        return total([one(*row) for row in self._rows(raw, layout)])
+        return total([log_prob_of_leaf(*row) for row in self._rows(raw, layout)])
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of the weights."""
+        """Draw (weights, ()) from the prior."""
 
-        def one(leaf: Array, role: axes.Leaf, roots: tuple[Array | None, Array | None]) -> Array:
+        def correlated(leaf: Array, role: axes.Leaf, roots: tuple[Array | None, Array | None]) -> Array:
             if role.role != "weight":
                 return self.scale * leaf
             matrix, (rows, columns) = _matrix(leaf, role), roots
             matrix = matrix if rows is None else rows @ matrix
             return self.scale * _leaf(matrix if columns is None else matrix @ columns.T, leaf, role)
 
-        leaves = [one(*row) for row in self._rows(draw(NORMAL, key, like), layout)]
+        leaves = [correlated(*row) for row in self._rows(draw(NORMAL, key, like), layout)]
         return jax.tree.unflatten(jax.tree.structure(like), leaves), ()
 
     def _rows(self, tree: PyTree, layout: PyTree) -> list[tuple[Array, axes.Leaf, tuple[Array | None, Array | None]]]:
-        """Each array, its role, and the roots of its covariances."""
+        """Each array, its role, and the Cholesky factors of its covariances."""
         roots = self._found(tree, layout) if self.roots is None else self.roots
         return list(zip(jax.tree.leaves(tree), jax.tree.leaves(layout), roots, strict=True))
 
     def _found(self, like: PyTree, layout: PyTree) -> tuple[tuple[Array | None, Array | None], ...]:
-        """The roots of U and V for each array of weights; None for the identity."""
+        """Cholesky factors of U and V for each array of weights; None for the identity."""
 
-        def one(leaf: Array, role: axes.Leaf) -> tuple[Array | None, Array | None]:
+        def roots_of_leaf(leaf: Array, role: axes.Leaf) -> tuple[Array | None, Array | None]:
             if role.role != "weight":
                 return None, None
             rows, columns = _sizes(leaf, role)
             return _root(self.inputs, rows), _root(self.outputs, columns)
 
-        return tuple(one(*row) for row in zip(jax.tree.leaves(like), jax.tree.leaves(layout), strict=True))
+        return tuple(roots_of_leaf(*row) for row in zip(jax.tree.leaves(like), jax.tree.leaves(layout), strict=True))
 
 
 def _root(given: Array | Callable[[int], Array] | None, size: int) -> Array | None:
@@ -178,7 +178,7 @@ def _sizes(leaf: Array, role: axes.Leaf) -> tuple[int, int]:
 
 
 def _matrix(leaf: Array, role: axes.Leaf) -> Array:
-    """(inputs, outputs)."""
+    """Reshape an array of weights to (inputs, outputs)."""
     return jnp.transpose(leaf, role.inputs + role.shared + role.outputs).reshape(_sizes(leaf, role))
 
 

@@ -1,4 +1,4 @@
-"""Weights that are large or small: mixtures of two normals, and which of the two a weight belongs to."""
+"""Mixtures of a wide and a narrow normal, and the probability that a weight belongs to either."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -35,38 +35,38 @@ def _check_order(small: Any, large: Any, name: str, other: str) -> None:
 
 
 class _Mixture(NamedTuple):
-    """The law of one weight."""
+    """Distribution of one weight."""
 
     share: Any
     wide: Any
     narrow: Any
 
     def parts(self, w: Array) -> tuple[Array, Array]:
-        """Log density of each part, with its share."""
+        """Log density of each component, weighted by its share."""
         wide = jnp.log(self.share) + dist.Normal(0.0, self.wide, validate_args=False).log_prob(w)
         return wide, jnp.log1p(-self.share) + dist.Normal(0.0, self.narrow, validate_args=False).log_prob(w)
 
     def log_prob(self, weights: PyTree) -> Scalar:
-        """Of all weights."""
+        """Log density of all weights."""
 
-        def one(leaf: Array) -> Scalar:
+        def log_prob_of_leaf(leaf: Array) -> Scalar:
             wide, narrow = self.parts(leaf)
             return jnp.sum(wide + jnp.log(1.0 + jnp.exp(narrow - wide)))  # narrow - wide is largest at 0
 
-        return total(jax.tree.map(one, weights))
+        return total(jax.tree.map(log_prob_of_leaf, weights))
 
     def variances(self, weights: PyTree) -> PyTree:
-        """Of each weight: the precisions of both parts, averaged by how probable they are given its value."""
+        """Variance of each weight: its inverse averages both precisions by their probability given the value."""
 
-        def one(leaf: Array) -> Array:
+        def variance(leaf: Array) -> Array:
             wide, narrow = self.parts(leaf)
             odds = wide - narrow
             return 1.0 / (jax.nn.sigmoid(odds) / self.wide**2 + jax.nn.sigmoid(-odds) / self.narrow**2)
 
-        return jax.tree.map(one, weights)
+        return jax.tree.map(variance, weights)
 
     def draw(self, key: Key, like: PyTree) -> PyTree:
-        """A tree of independent weights."""
+        """Draw a tree of independent weights."""
         key_part, key_normal = jax.random.split(key)
         chosen = draw(dist.Uniform(), key_part, like)
         return jax.tree.map(
@@ -84,7 +84,7 @@ class TwoNormals(AbstractPrior):
     Parameters
     ----------
     share
-        :math:`\pi`, of the wide part.
+        :math:`\pi`, the share of the wide component.
     wide, narrow
         :math:`\sigma_1` and :math:`\sigma_2`.
     """
@@ -99,15 +99,15 @@ class TwoNormals(AbstractPrior):
         _check_order(self.narrow, self.wide, "narrow", "wide")
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """Log density, both parts summed out."""
+        """Log density of the weights, with their components summed out."""
         return self._law().log_prob(raw)
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """By the precision that is expected given each weight."""
+        """Variance of each weight: the inverse of its expected precision given its value."""
         return self._law().variances(raw)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of the weights."""
+        """Draw (weights, ()) from the prior."""
         return self._law().draw(key, like), ()
 
     def _law(self) -> _Mixture:
@@ -117,17 +117,17 @@ class TwoNormals(AbstractPrior):
 class SpikeAndSlab(AbstractPrior):
     r"""Weights that are in use or not: :math:`w \mid \gamma = 1 \sim N(0, \sigma^2)` else :math:`N(0, \epsilon^2)`.
 
-    :math:`\gamma \sim \text{Bernoulli}(\pi)` a weight, summed out, so that methods which need gradients can be used;
-    a spike of positive width is what makes that possible :cite:p:`george1993variable`. `inclusion` gives the
-    probability of :math:`\gamma = 1` back.
+    One :math:`\gamma \sim \text{Bernoulli}(\pi)` per weight is summed out, so that gradient-based methods can be used;
+    a spike of positive width makes that possible :cite:p:`george1993variable`. `inclusion` recovers the probability
+    of :math:`\gamma = 1`.
 
     Parameters
     ----------
     share
-        :math:`\pi`: how many weights are in use, a number, or a distribution (``dist.Beta(1.0, 9.0)``) if it is
+        :math:`\pi`, the share of weights in use: a number, or a distribution (``dist.Beta(1.0, 9.0)``) if it is
         unknown.
     slab, spike
-        :math:`\sigma` and :math:`\epsilon`. Weights between the two count as in use from about
+        :math:`\sigma` and :math:`\epsilon`. A weight counts as in use from about
         :math:`\epsilon \sqrt{2 \log(\sigma / \epsilon)}` on.
     """
 
@@ -139,40 +139,40 @@ class SpikeAndSlab(AbstractPrior):
         _check_order(self.spike, self.slab, "spike", "slab")
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:
-        """Log density given the share, in use or not summed out."""
+        """Log density of the weights given the share, with their components summed out."""
         return self._given(scales).log_prob(raw)
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """By the precision that is expected given each weight and the share."""
+        """Variance of each weight: the inverse of its expected precision given its value and the share."""
         return self._given(scales).variances(raw)
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
-        """Log p(share), on the real line with the Jacobian."""
+        """Log prior density of an unknown share, on the real line if `jacobian`."""
         return transforms.log_prob(self.share, scales, jacobian=jacobian)
 
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
-        """A draw of the weights and of the share where it is unknown."""
+        """Draw the weights, and the share where it is unknown."""
         key_share, key_weights = jax.random.split(key)
         scales = transforms.sample(self.share, key_share)
         return self._given(scales).draw(key_weights, like), scales
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
-        """An unknown share at its median."""
+        """An unknown share at the median of its prior."""
         return transforms.median(self.share)
 
     def values(self, scales: PyTree) -> PyTree:
-        """The unknown share itself."""
+        """Value of an unknown share."""
         return transforms.natural(self.share, scales)
 
     def inclusion(self, weights: PyTree, scales: PyTree = ()) -> PyTree:
-        """The probability that each weight is in use, given its value; average it over draws of a posterior."""
+        """Probability that each weight is in use, given its value; average it over posterior draws."""
         law = self._given(scales)
 
-        def one(leaf: Array) -> Array:
+        def probability(leaf: Array) -> Array:
             slab, spike = law.parts(leaf)
             return jax.nn.sigmoid(slab - spike)
 
-        return jax.tree.map(one, weights)
+        return jax.tree.map(probability, weights)
 
     def _given(self, scales: PyTree) -> _Mixture:
         return _Mixture(transforms.values(self.share, scales), self.slab, self.spike)

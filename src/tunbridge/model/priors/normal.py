@@ -34,13 +34,13 @@ class Normal(Independent):
 
     @property
     def gaussian(self) -> bool:
-        """Yes."""
+        """Return True: raw coordinates are normal."""
         return True
 
     def law(self) -> Distribution:
-        """Standard normal."""
+        """The standard normal distribution."""
         return NORMAL
 
     def em_variance(self, r: Array) -> Array:
-        """1."""
+        """Return 1, the variance of a standard normal."""
         return jnp.ones_like(r)

@@ -41,9 +41,9 @@ class ByPath(Delegating):
     Parameters
     ----------
     entries
-        Priors by pattern, as in "layers/0/weight", "layers/0/*", "*/bias" (``*`` stands for anything, slashes too).
+        Priors by pattern, such as "layers/0/weight", "layers/0/*" or "*/bias" (``*`` matches anything, slashes too).
     default
-        The prior of what no pattern matches; None is ``Normal(1.0)``.
+        The prior of arrays that no pattern matches; None is ``Normal(1.0)``.
 
     Examples
     --------
@@ -59,16 +59,16 @@ class ByPath(Delegating):
         return {entry.pattern: entry.prior for entry in self.entries} | {"default": self.default}
 
     def with_parts(self, parts: dict[str, Any]) -> Prior:
-        """The same patterns with other priors."""
+        """Return the same patterns with other priors."""
         return ByPath(tuple(Part(entry.pattern, parts[entry.pattern]) for entry in self.entries), parts["default"])
 
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
-        """Each part for its own arrays; a pattern that matches none is refused."""
+        """Return the prior with each part bound to its own arrays; InputError for a pattern without any."""
         owners, names = set(self.assign(layout)), paths(layout)
         for entry in self.entries:
             if entry.pattern not in owners:
                 raise InputError(
-                    f"patterns that match one of {', '.join(names)} before another does",
+                    f"patterns, each the first to match one of {', '.join(names)}",
                     repr(entry.pattern),
                     "Correct the pattern, or put it before the wider one.",
                 )

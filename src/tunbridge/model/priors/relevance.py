@@ -1,4 +1,4 @@
-"""Automatic relevance determination: a scale for each input, small where the input does not matter."""
+"""Automatic relevance determination: one scale per input, small where the input does not matter."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ class Relevance(Grouped):
     scale: Any
 
     def factors(self) -> dict[str, Factor]:
-        """One per input."""
+        """One scale per input."""
         return {"relevance": Factor(self.scale, "inputs")}
 
 
@@ -31,15 +31,15 @@ class ARD(Delegating):
     r"""A scale for each input, shared by all weights that leave it: :math:`\tau_i` for input *i*.
 
     Automatic relevance determination :cite:p:`mackay1994bayesian,neal1996bayesian`: an input that the data do not need
-    is switched off by a small :math:`\tau_i`. ``prior.values(scales)["inputs"]["relevance"]`` holds them.
-    (For a scale of every unit of every layer use `GroupHorseshoe`.)
+    is switched off by a small :math:`\tau_i`. ``prior.values(scales)["inputs"]["relevance"]`` holds the scales.
+    (For one scale per unit of every layer use `GroupHorseshoe`.)
 
     Parameters
     ----------
     scale
         The prior of :math:`\tau_i`.
     path
-        The weights that read the inputs, as in "layers/0/weight"; None takes the network's first.
+        Path of the weights that read the inputs, such as "layers/0/weight"; None takes the network's first weights.
     rest
         The prior of all other weights.
     """
@@ -51,15 +51,15 @@ class ARD(Delegating):
     rest: Any = eqx.field(default_factory=lambda: Normal(fan_in(1.0)))
 
     def parts(self) -> dict[str, Any]:
-        """The inputs' and the rest's."""
+        """The priors of the input weights and of the rest."""
         return {"inputs": Relevance(self.scale), "rest": self.rest}
 
     def with_parts(self, parts: dict[str, Any]) -> "ARD":
-        """The same with another prior of the rest."""
+        """Return the same prior with another one for the rest."""
         return ARD(self.scale, self.path, parts["rest"])
 
     def assign(self, layout: PyTree) -> list[str]:
-        """The weights that read the inputs, and the others."""
+        """Name of each array's part: "inputs" for the weights that read the inputs, "rest" for all others."""
         names, roles = paths(layout), jax.tree.leaves(layout)
         first = self.path
         if first is None:

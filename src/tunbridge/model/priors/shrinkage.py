@@ -1,4 +1,4 @@
-"""A scale for every weight: mixtures of normals over their scale, and horseshoes."""
+"""Priors with one scale per weight or unit: scale mixtures of normals, and horseshoes."""
 
 from collections.abc import Callable
 from typing import Any, Literal
@@ -48,7 +48,7 @@ class ScaleMixture(Grouped):
     squared
         Whether `mixing` is the law of :math:`z^2`.
     scale
-        *s*, common to all weights: as for `Normal`.
+        *s*, shared by all weights; as for `Normal`, but one scale for all layers.
 
     Examples
     --------
@@ -69,11 +69,11 @@ class ScaleMixture(Grouped):
             )
 
     def factors(self) -> dict[str, Factor]:
-        """One scale for all, one a weight."""
+        """One scale for all weights, and one per weight."""
         return {"common": Factor(self.scale), "local": Factor(self.mixing, "weight", self.squared)}
 
     def marginal(self) -> Prior:
-        """Student-t or Laplace, where *z* can be integrated out in closed form; else itself."""
+        """Student-t or Laplace prior, where *z* can be integrated out in closed form; else self."""
         if self.squared and isinstance(self.mixing, dist.InverseGamma):
             a, b = self.mixing.concentration, self.mixing.rate
             return self._of_all(lambda scale: StudentT(2.0 * a, scale), jnp.sqrt(b / a))
@@ -82,7 +82,7 @@ class ScaleMixture(Grouped):
         return self
 
     def _of_all(self, law: Callable[[Any], Prior], factor: Array) -> Prior:
-        """The law of one weight with its scale multiplied by the one that all have in common."""
+        """The prior `law`, with its scale multiplied by the one that all weights share."""
         if transforms.unknowns(self.scale):
             return Hierarchical(law(factor), self.scale)
         return law(FanIn(self.scale.scale * factor) if isinstance(self.scale, FanIn) else self.scale * factor)
@@ -91,11 +91,12 @@ class ScaleMixture(Grouped):
 class Horseshoe(Grouped):
     r"""Normal weights with a half-Cauchy scale each, the horseshoe.
 
-    :math:`w = \tau \lambda r` with one :math:`\lambda \sim C^+(0, 1)` a weight. With :math:`\tau = 1` and unit noise,
-    :math:`\kappa = 1 / (1 + \lambda^2) \sim \text{Beta}(\frac12, \frac12)` says how much a weight is shrunk: nearly all
-    or nearly nothing, a horseshoe :cite:p:`carvalho2010horseshoe`. With a slab of width *c* the largest weights are
-    held as by :math:`N(0, c^2)`, :math:`\tilde\lambda^2 = c^2 \lambda^2 / (c^2 + \tau^2 \lambda^2)`
-    :cite:p:`piironen2017sparsity`: samplers need it where the data say little of some weights.
+    :math:`w = \tau \lambda r` with one :math:`\lambda \sim C^+(0, 1)` per weight. With :math:`\tau = 1` and unit noise,
+    :math:`\kappa = 1 / (1 + \lambda^2) \sim \text{Beta}(\frac12, \frac12)` says how much a weight is shrunk: nearly
+    fully or hardly at all, a density shaped like a horseshoe :cite:p:`carvalho2010horseshoe`. With a slab of width *c*
+    the largest weights are regularised as by :math:`N(0, c^2)`,
+    :math:`\tilde\lambda^2 = c^2 \lambda^2 / (c^2 + \tau^2 \lambda^2)` :cite:p:`piironen2017sparsity`: samplers need it
+    where the data say little about some weights.
 
     Parameters
     ----------
@@ -109,16 +110,16 @@ class Horseshoe(Grouped):
     slab: Any = eqx.field(default=None, converter=_slab)
 
     def factors(self) -> dict[str, Factor]:
-        """One scale for all, one a weight, and the slab."""
+        """One scale for all weights, one per weight, and the slab."""
         return _factors(self.scale, "weight", self.slab)
 
     def combine(self, values: dict[str, Array]) -> Array:
-        """Their product, held by the slab."""
+        """Product of the common and local scales, bounded by the slab."""
         return _held(values)
 
 
 class GroupHorseshoe(Grouped):
-    r"""A horseshoe of units: whole units are left unused, as all weights of one share their :math:`\lambda`.
+    r"""A horseshoe over units: all weights of a unit share one :math:`\lambda`, so whole units can be left unused.
 
     Used to choose the size of a network :cite:p:`louizos2017bayesian,ghosh2018structured`.
 
@@ -127,8 +128,8 @@ class GroupHorseshoe(Grouped):
     scale, slab
         As for `Horseshoe`.
     over
-        "inputs": weights that leave one unit together, and one scale for all biases of a layer; "outputs": weights
-        that enter one unit (or filter) together, and its bias by itself.
+        "inputs": weights that leave one unit share a scale, and all biases of a layer share one; "outputs": weights
+        that enter one unit (or filter) share a scale, and its bias has its own.
     """
 
     scale: Any = eqx.field(default_factory=lambda: dist.HalfCauchy(1.0), converter=_one_scale)
@@ -136,17 +137,17 @@ class GroupHorseshoe(Grouped):
     over: Literal["inputs", "outputs"] = eqx.field(default="inputs", static=True)
 
     def factors(self) -> dict[str, Factor]:
-        """One scale for all, one per unit, and the slab."""
+        """One scale for all weights, one per unit, and the slab."""
         return _factors(self.scale, self.over, self.slab)
 
     def combine(self, values: dict[str, Array]) -> Array:
-        """Their product, held by the slab."""
+        """Product of the common and local scales, bounded by the slab."""
         return _held(values)
 
 
 def _factors(scale: Any, over: Any, slab: Any) -> dict[str, Factor]:
-    found = {"common": Factor(scale), "local": Factor(dist.HalfCauchy(1.0), over)}
-    return found if slab is None else found | {"slab": Factor(slab)}
+    factors = {"common": Factor(scale), "local": Factor(dist.HalfCauchy(1.0), over)}
+    return factors if slab is None else factors | {"slab": Factor(slab)}
 
 
 def _held(values: dict[str, Array]) -> Array:

@@ -1,7 +1,7 @@
 r"""Independent weights with heavier tails than the normal: Laplace, logistic, Student-t, Cauchy.
 
 The pull of a prior on a weight, :math:`-\frac{d}{dw} \log p(w)`, grows without bound under a normal, stays constant
-under a Laplace, and falls back to zero under a Student-t: a large weight that the data ask for is left alone.
+under a Laplace, and falls back to zero under a Student-t: a large weight that the data call for is hardly shrunk.
 """
 
 from typing import Any
@@ -19,11 +19,11 @@ from tunbridge.model import transforms
 from tunbridge.model.priors.base import Independent, as_scale
 
 _NEAR = 0.03
-"""Below, three terms of the series of r / tanh(r / 2) are off by less than 1e-13."""
+"""Below this, three terms of the series of r / tanh(r / 2) have an error of less than 1e-13."""
 
 
 def sum_log1p(terms: Array) -> Scalar:
-    """The sum of log(1 + t) for t >= 0, with half as many logarithms: two terms are multiplied for each."""
+    """Sum of log(1 + t) for t >= 0, with half as many logarithms: factors 1 + t are multiplied in pairs first."""
     flat = 1.0 + jnp.ravel(terms)
     half = flat.shape[0] // 2
     return jnp.sum(jnp.log(flat[:half] * flat[half : 2 * half])) + jnp.sum(jnp.log(flat[2 * half :]))
@@ -32,8 +32,8 @@ def sum_log1p(terms: Array) -> Scalar:
 class Laplace(Independent):
     r"""Independent Laplace weights, :math:`p(w) = \frac{1}{2b} e^{-|w| / b}`.
 
-    The prior of the lasso :cite:p:`tibshirani1996regression`. Its mode has exact zeros,
-    which `tunbridge.MAP` finds; its draws never do :cite:p:`kaban2007bayesian`.
+    The prior of the lasso :cite:p:`tibshirani1996regression`. The posterior mode has
+    exact zeros, which `tunbridge.MAP` finds; its draws never do :cite:p:`kaban2007bayesian`.
 
     Parameters
     ----------
@@ -44,17 +44,17 @@ class Laplace(Independent):
     scale: Any = eqx.field(default=1.0, converter=as_scale)
 
     def law(self) -> Distribution:
-        """Laplace with b = 1."""
+        """Laplace distribution with b = 1."""
         return dist.Laplace(0.0, 1.0, validate_args=False)
 
     def em_variance(self, r: Array) -> Array:
-        """The absolute value: 0 at 0."""
+        """Variance for a weight of scale 1: its absolute value, so 0 at 0."""
         return jnp.abs(r)
 
     def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """1 / b a weight, or 1 where b is unknown and coordinates are non-centred."""
-        slopes = jax.tree.map(lambda _: 1.0, raw) if scales else self._deviations(raw, scales, layout)
-        return jax.tree.map(lambda leaf, s: jnp.full_like(leaf, 1.0 / s), raw, slopes)
+        """Slope of -log p beside its corner at 0: 1 / b per weight, or 1 where b is unknown (non-centred)."""
+        leaf_scales = jax.tree.map(lambda _: 1.0, raw) if scales else self._deviations(raw, scales, layout)
+        return jax.tree.map(lambda leaf, s: jnp.full_like(leaf, 1.0 / s), raw, leaf_scales)
 
 
 class Logistic(Independent):
@@ -69,26 +69,26 @@ class Logistic(Independent):
     scale: Any = eqx.field(default=1.0, converter=as_scale)
 
     def law(self) -> Distribution:
-        """Logistic with s = 1."""
+        """Logistic distribution with s = 1."""
         return dist.Logistic(0.0, 1.0, validate_args=False)
 
     def log_law(self, r: Array) -> Scalar:
-        """Log density of an array of weights of scale 1."""
-        away = jnp.abs(r)
-        return -jnp.sum(away + 2.0 * jnp.log(1.0 + jnp.exp(-away)))
+        """Log density, summed over an array of weights with scale 1."""
+        absolute = jnp.abs(r)
+        return -jnp.sum(absolute + 2.0 * jnp.log(1.0 + jnp.exp(-absolute)))
 
     def em_variance(self, r: Array) -> Array:
-        r""":math:`r / \tanh(r / 2)`, by its series around 0."""
+        r"""Variance for a weight of scale 1: :math:`r / \tanh(r / 2)`, by its series near 0."""
         near = jnp.abs(r) < _NEAR
-        away = jnp.where(near, 1.0, r)
-        return jnp.where(near, 2.0 + r * r * (1.0 / 6.0 - r * r / 360.0), away / jnp.tanh(0.5 * away))
+        safe = jnp.where(near, 1.0, r)
+        return jnp.where(near, 2.0 + r * r * (1.0 / 6.0 - r * r / 360.0), safe / jnp.tanh(0.5 * safe))
 
 
 class StudentT(Independent):
     r"""Independent Student-t weights, :math:`w = s \, t_\nu`: normal with an unknown variance integrated out.
 
     With :math:`\tau^2 \sim \text{InverseGamma}(a, b)` and :math:`w \sim N(0, \tau^2)`, :math:`\nu = 2a` and
-    :math:`s = \sqrt{b / a}`; `ScaleMixture` keeps :math:`\tau` as an unknown.
+    :math:`s = \sqrt{b / a}`; `ScaleMixture` keeps :math:`\tau` unknown instead.
 
     Parameters
     ----------
@@ -102,17 +102,17 @@ class StudentT(Independent):
     scale: Any = eqx.field(default=1.0, converter=as_scale)
 
     def law(self) -> Distribution:
-        """Student-t of scale 1."""
+        """Student-t distribution of scale 1."""
         return dist.StudentT(self.df, 0.0, 1.0, validate_args=False)
 
     def log_law(self, r: Array) -> Scalar:
-        """Log density of an array of weights of scale 1."""
+        """Log density, summed over an array of weights with scale 1."""
         half = 0.5 * (self.df + 1.0)
         top = gammaln(half) - gammaln(0.5 * self.df) - 0.5 * jnp.log(jnp.pi * self.df)
         return r.size * top - half * sum_log1p(r * r * (1.0 / self.df))
 
     def em_variance(self, r: Array) -> Array:
-        r""":math:`(\nu + r^2) / (\nu + 1)`."""
+        r"""Variance for a weight of scale 1: :math:`(\nu + r^2) / (\nu + 1)`."""
         return (self.df + r * r) / (self.df + 1.0)
 
 
@@ -130,13 +130,13 @@ class Cauchy(Independent):
     scale: Any = eqx.field(default=1.0, converter=as_scale)
 
     def law(self) -> Distribution:
-        """Cauchy with s = 1."""
+        """Cauchy distribution with s = 1."""
         return dist.Cauchy(0.0, 1.0, validate_args=False)
 
     def log_law(self, r: Array) -> Scalar:
-        """Log density of an array of weights of scale 1."""
+        """Log density, summed over an array of weights with scale 1."""
         return -r.size * jnp.log(jnp.pi) - sum_log1p(r * r)
 
     def em_variance(self, r: Array) -> Array:
-        r""":math:`(1 + r^2) / 2`."""
+        r"""Variance for a weight of scale 1: :math:`(1 + r^2) / 2`."""
         return 0.5 * (1.0 + r * r)

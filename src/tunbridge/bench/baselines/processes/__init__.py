@@ -1,4 +1,4 @@
-"""Gaussian processes: what priors over weights become in wide networks, and the reference without parameters."""
+"""Gaussian process regression, and the kernels of infinitely wide networks with random weights."""
 
 from tunbridge.bench.baselines.processes.regression import ExactProcess, FittedProcess, SparseProcess
 from tunbridge.bench.baselines.processes.wide import WideKernel, wide_kernel

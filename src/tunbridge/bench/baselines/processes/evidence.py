@@ -1,4 +1,4 @@
-"""Kernels and noise moved to where the evidence is largest."""
+"""Maximise the evidence over the parameters of a kernel and the noise."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,23 +14,27 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 
 _SPREAD = 1.0
-"""How far restarts begin from the values given, in log units."""
+"""Standard deviation of the restarts around the initial values, in log units."""
 _FAR = 12.0
-"""How far the search may go, in log units."""
+"""Bounds of the search around the initial values, in log units."""
 _MOST_STEPS = 100
 
 
 def positive_leaves(tree: PyTree, refuse: bool = True) -> PyTree:
-    """A tree whose numbers are float64 arrays; InputError where one is not positive and is to be learnt."""
+    """Convert the floats of a tree to float64 arrays; raise InputError if one is not positive and `refuse` is set."""
     numbers, rest = eqx.partition(tree, eqx.is_inexact_array_like)
     numbers = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), numbers)
     if refuse and not all((leaf > 0).all() for leaf in jax.tree.leaves(numbers)):
-        raise InputError("positive numbers to start from", "some that are not", "Start from others, or tune=False.")
+        raise InputError(
+            "positive numbers to start from",
+            "some that are not",
+            "Use positive ones, or tune=False.",
+        )
     return eqx.combine(numbers, rest)
 
 
 def maximise(evidence: Callable, start: tuple[Any, Any], rows: Any, key: Key, restarts: int) -> Any:
-    """(kernel, noise) of the largest evidence found by L-BFGS from `start` and from `restarts` places around it."""
+    """Return the (kernel, noise) of largest evidence that L-BFGS finds from `start` and `restarts` points around it."""
     numbers, rest = eqx.partition(start, eqx.is_inexact_array_like)
     flat, unravel = ravel_pytree(jax.tree.map(jnp.log, numbers))
 
@@ -42,16 +46,16 @@ def maximise(evidence: Callable, start: tuple[Any, Any], rows: Any, key: Key, re
         return jax.value_and_grad(lambda logs: -evidence(*whole(logs), rows))(logs)
 
     def finite(logs: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = cost(logs, rows)
-        bad = not np.isfinite(value) or not np.isfinite(slope).all()
-        return (1e10, np.zeros_like(logs)) if bad else (float(value), np.asarray(slope))
+        value, gradient = cost(logs, rows)
+        bad = not np.isfinite(value) or not np.isfinite(gradient).all()
+        return (1e10, np.zeros_like(logs)) if bad else (float(value), np.asarray(gradient))
 
     origin = np.asarray(flat)
     jumps = _SPREAD * np.asarray(jax.random.normal(key, (restarts, len(origin))))
     bounds = [(middle - _FAR, middle + _FAR) for middle in origin]
-    found = [
+    results = [
         minimize(finite, origin + jump, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": _MOST_STEPS})
         for jump in [np.zeros_like(origin), *jumps]
     ]
-    best = min(found, key=lambda one: one.fun)
+    best = min(results, key=lambda result: result.fun)
     return jax.tree.map(lambda leaf: np.asarray(leaf) if eqx.is_array(leaf) else leaf, whole(best.x))

@@ -1,4 +1,4 @@
-r"""Expectations :math:`E[\phi(u) \phi(v)]` over normal :math:`(u, v)`: what one wide layer makes of a covariance."""
+r"""Expectations :math:`E[\phi(u) \phi(v)]` over normal :math:`(u, v)`: how one wide layer maps a covariance."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ from jax import Array
 from tunbridge.model.networks.architectures.mlp import ACTIVATIONS
 
 _NODES = 48
-"""Of the quadrature in each of two dimensions."""
+"""Quadrature nodes in each of the two dimensions."""
 _ROUNDING = 8.0
-"""Correlations within this many units in the last place of one are one."""
+"""Correlations within this many machine epsilons of 1 are treated as 1."""
 
 
 def _correlation(a: Array, c: Array, b: Array) -> Array:
@@ -20,7 +20,7 @@ def _correlation(a: Array, c: Array, b: Array) -> Array:
 
 
 def _angle(a: Array, c: Array, b: Array) -> Array:
-    """Between u and v as vectors; its derivative is taken as 0 at both ends, where it is infinite."""
+    """Angle between u and v as vectors; its derivative is set to 0 at both ends, where it is infinite."""
     cos = _correlation(a, c, b)
     inside = jnp.abs(cos) < 1.0 - _ROUNDING * jnp.finfo(cos.dtype).eps
     return jnp.where(inside, jnp.arccos(jnp.where(inside, cos, 0.0)), jnp.where(cos > 0, 0.0, jnp.pi))
@@ -58,13 +58,13 @@ CLOSED: dict[str, Callable[[Array, Array, Array], Array]] = {
     "sin": _sin,
     "identity": lambda _, c, __: c,
 }
-"""The activations whose expectation is a formula."""
+"""The activations whose expectation has a closed form, by name."""
 
 
 def quadrature(activation: str, a: Array, c: Array, b: Array) -> Array:
-    """The same expectation for any activation, by Gauss-Hermite quadrature in two dimensions.
+    """Expectation of phi(u) phi(v) for any activation, by Gauss-Hermite quadrature in two dimensions.
 
-    Good to rounding for smooth activations; a kink leaves about 1e-3, a jump about 1e-2.
+    The error is at rounding level for smooth activations, about 1e-3 with a kink and about 1e-2 with a jump.
     """
     phi = ACTIVATIONS[activation]
     node, weight = np.polynomial.hermite_e.hermegauss(_NODES)
@@ -79,7 +79,7 @@ def quadrature(activation: str, a: Array, c: Array, b: Array) -> Array:
 
 
 def moment(activation: str, a: Array, c: Array, b: Array) -> Array:
-    """E[phi(u) phi(v)] where u, v are normal with variances a, b and covariance c."""
+    """Expectation of phi(u) phi(v) for normal u, v with variances a, b and covariance c."""
     if activation in CLOSED:
         return CLOSED[activation](a, c, b)
     return quadrature(activation, a, c, b)

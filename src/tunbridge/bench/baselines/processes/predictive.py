@@ -1,4 +1,4 @@
-"""A normal distribution at each point, of which it is known what is function and what is noise."""
+"""The predictive of a Gaussian process: normal at each point, with the variances of function and noise apart."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -16,22 +16,22 @@ from tunbridge.predict.base import AbstractPredictive
 Draw = Callable[[Key, int], np.ndarray]
 
 _FUNCTIONS = 100
-"""How many functions are drawn where functions are asked for."""
+"""The number of draws in `functions`."""
 
 
 class ProcessPredictive(AbstractPredictive):
-    """y = f(x) + noise with normal f and noise: all answers are formulas, in float64 of NumPy, (points, outputs).
+    """Predictive of y = f(x) + noise with normal f and noise, in closed form: float64 NumPy arrays (points, outputs).
 
     Parameters
     ----------
     mean, epistemic
-        Of f at the points: mean and variance, (points, outputs) each.
+        Mean and variance of f at the points, (points, outputs) each.
     noise
         The variance of the noise, (outputs,).
     draw
-        A function of a key and a number that draws so many f jointly over the points, (num, points, outputs).
+        ``draw(key, num)`` samples f jointly over the points, (num, points, outputs).
     key
-        Draws `functions`.
+        Key for `functions`.
     """
 
     def __init__(self, mean: np.ndarray, epistemic: np.ndarray, noise: np.ndarray, draw: Draw, key: Key):
@@ -60,17 +60,17 @@ class ProcessPredictive(AbstractPredictive):
 
     @property
     def variance(self) -> Any:
-        """Aleatoric + epistemic."""
+        """Variance of y: aleatoric plus epistemic."""
         return self.total
 
     @property
     def std(self) -> Any:
-        """The root of the variance."""
+        """Standard deviation of y."""
         return np.sqrt(self.total)
 
     @property
     def entropy(self) -> Any:
-        """In nats."""
+        """Differential entropy of each output in nats, (points, outputs)."""
         return 0.5 * np.log(2 * np.pi * np.e * self.variance)
 
     @cached_property
@@ -79,7 +79,7 @@ class ProcessPredictive(AbstractPredictive):
         return self._draw(self._key, _FUNCTIONS)
 
     def quantile(self, q: Any) -> Any:
-        """Quantiles (points, outputs); for several levels (levels, points, outputs)."""
+        """Quantiles at level q, (points, outputs), or at several levels, (levels, points, outputs)."""
         levels = np.asarray(q, np.float64)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
             raise InputError("levels between 0 and 1", f"{q}", "Write 0.05, or [0.05, 0.95].")
@@ -91,7 +91,7 @@ class ProcessPredictive(AbstractPredictive):
         return ndtr((np.asarray(y, np.float64) - self.mean) / self.std)
 
     def log_prob(self, y: Any) -> Any:
-        """Log p(y) of all outputs jointly, (points,)."""
+        """Log density of y, jointly over outputs, (points,)."""
         z = (np.asarray(y, np.float64).reshape(self.mean.shape) - self.mean) / self.std
         return np.sum(-0.5 * z**2 - np.log(self.std) - 0.5 * np.log(2 * np.pi), axis=1)
 

@@ -1,4 +1,4 @@
-"""Regression with Gaussian processes: exact, and with inducing points where there are many rows."""
+"""Gaussian process regression: exact, and with inducing points for many rows."""
 
 import abc
 import dataclasses
@@ -22,23 +22,23 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 
 _MOST_BYTES = 4 * 2**30
-"""What the matrices of a fit may take."""
+"""Memory limit for the matrices of a fit."""
 _HELD = 6
-"""How many matrices a fit holds at once, besides one a feature."""
+"""Matrices that a fit holds at once, besides one per feature."""
 _JITTER = 1e-10
 """Added to the covariance of inducing points, as a share of its mean."""
 _ROWS = 1024
-"""How many rows are predicted at once."""
+"""Rows predicted at once."""
 
 
 @dataclasses.dataclass(frozen=True)
 class FittedProcess:
-    """A Gaussian process given data.
+    """A Gaussian process conditioned on data.
 
     Parameters
     ----------
     kernel, noise
-        As learnt, or as given.
+        The kernel and the standard deviation of the noise, as fitted or as given.
     log_evidence
         log p(y), all constants included; for a sparse process a lower bound on it.
     """
@@ -47,17 +47,17 @@ class FittedProcess:
     noise: float
     log_evidence: float
     centres: np.ndarray = dataclasses.field(repr=False)
-    """The inputs that predictions weigh: the rows, or the inducing points."""
+    """The inputs in the kernel expansion of the mean: the training rows, or the inducing points."""
     minus: np.ndarray = dataclasses.field(repr=False)
-    """L of k(x, x') - (L^-1 k)' (L^-1 k), the covariance given f at the centres."""
+    """Cholesky factor L: the covariance is k(x, x') - (L^-1 k)' (L^-1 k), plus the term of `plus`."""
     plus: np.ndarray | None = dataclasses.field(repr=False)
-    """M of + (M^-1 k)' (M^-1 k), what is not known at the centres; None where that is part of L."""
+    """M in the term + (M^-1 k)' (M^-1 k), the uncertainty of f at the centres; None if L includes it."""
     alpha: np.ndarray = dataclasses.field(repr=False)
     """The mean is k(x, centres) alpha."""
     key: Key = dataclasses.field(repr=False)
 
     def predict(self, x: Any) -> ProcessPredictive:
-        """The distribution of y at x (points, features)."""
+        """Predictive of y at x, (points, features)."""
         rows = np.asarray(check_x(x), np.float64)
         if rows.shape[1:] != self.centres.shape[1:]:
             raise InputError(
@@ -73,14 +73,14 @@ class FittedProcess:
         return ProcessPredictive(mean[:, None], variance[:, None], np.array([self.noise**2]), draw, self.key)
 
     def draw(self, x: Any, key: Key, num: int) -> np.ndarray:
-        """Functions at x, jointly over the points, (num, points, 1)."""
-        values, vectors = np.linalg.eigh(self.covariance(x))  # of almost no rank where much is known
+        """Draws of the function, jointly over the points x, (num, points, 1)."""
+        values, vectors = np.linalg.eigh(self.covariance(x))  # numerically rank-deficient where much is known
         spread = vectors * np.sqrt(np.maximum(values, 0.0))[None]
         standard = np.asarray(jax.random.normal(key, (num, len(values))), np.float64)
         return self.predict(x).mean[None] + (standard @ spread.T)[..., None]
 
     def covariance(self, x: Any) -> np.ndarray:
-        """Of the function at x, (points, points)."""
+        """Posterior covariance of the function at x, (points, points)."""
         rows = np.asarray(check_x(x), np.float64)
         _refuse_large((len(rows), len(rows)), rows.shape[1], "Predict fewer points at once.")
         with jax.enable_x64(True):
@@ -115,11 +115,11 @@ class _Rows(NamedTuple):
     x: Any
     y: Any
     centres: Any
-    """The inputs that predictions weigh."""
+    """The inputs in the kernel expansion of the mean."""
 
 
 class _Process(Module):
-    """What exact and sparse regression share: a kernel, a noise scale, and the search for better ones."""
+    """Base of exact and sparse regression: a kernel, a noise scale, and their optimisation."""
 
     kernel: Kernel
     noise: float = eqx.field(default=0.1, converter=float)
@@ -128,34 +128,34 @@ class _Process(Module):
 
     @abc.abstractmethod
     def _centres(self, x: np.ndarray, key: Key) -> np.ndarray:
-        """The inputs that predictions weigh, or InputError where they are too many."""
+        """Return the centres of the kernel expansion; raise InputError if they are too many."""
 
     @staticmethod
     @abc.abstractmethod
     def _evidence(kernel: Kernel, noise: Array, rows: _Rows) -> Array:
-        """Log p(y), or a bound on it."""
+        """Log p(y), or a lower bound on it."""
 
     @staticmethod
     @abc.abstractmethod
     def _condition(kernel: Kernel, noise: Array, rows: _Rows) -> tuple[Array, Array | None, Array]:
-        """(minus, plus, alpha)."""
+        """Return (minus, plus, alpha) of `FittedProcess`."""
 
     def fit(self, x: Any, y: Any, *, key: Key) -> FittedProcess:
-        """The process given rows x (points, features) and y (points,), in float64 whatever the precision of JAX.
+        """Fit the process to x (points, features) and y (points,), in float64 whatever the precision of JAX.
 
         Parameters
         ----------
         x, y
-            In units in which the kernel makes sense; the process has mean zero, so centre y.
+            The rows, in units that suit the kernel; the process has mean zero, so centre y.
         key
-            Draws where the restarts begin.
+            Key for the starting points of restarts, inducing points and draws.
         """
         rows, targets = np.asarray(check_x(x), np.float64), np.asarray(y, np.float64)
         targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
         if targets.shape != (len(rows),) or not np.isfinite(targets).all():
             raise InputError(f"finite y of shape ({len(rows)},)", f"shape {targets.shape}", "Fit one output at a time.")
         if self.noise <= 0:
-            raise InputError("noise above 0", f"{self.noise}", "Write 1e-3 for rows that are almost exact.")
+            raise InputError("noise above 0", f"{self.noise}", "Write 1e-3 for almost noiseless rows.")
         key_centres, key_search, key_predict = jax.random.split(key, 3)
         with jax.enable_x64(True):
             start = positive_leaves((self.kernel, self.noise), refuse=self.tune)
@@ -178,10 +178,10 @@ class ExactProcess(_Process):
     noise
         :math:`\sigma`.
     tune
-        Whether all numbers of the kernel, taken to be positive, and the noise are moved to where the evidence is
-        largest; False takes them as they are.
+        Whether to maximise the evidence over the noise and all parameters of the kernel, which must be positive; False
+        keeps them as they are.
     restarts
-        From how many more starts, around the values given, the largest evidence is sought.
+        Number of further optimisation runs, from random points around the initial values.
 
     Examples
     --------
@@ -218,14 +218,14 @@ class SparseProcess(_Process):
         \log p(y) \ge \log N(y; 0, Q + \sigma^2 I) - \frac{1}{2 \sigma^2} \text{tr}(K - Q), \qquad
         Q = K_{fu} K_{uu}^{-1} K_{uf},
 
-    in time linear in the rows. Inducing points are the centres of clusters of x.
+    in time linear in the number of rows. The inducing points are k-means centres of x.
 
     Parameters
     ----------
     kernel, noise, tune, restarts
         As for `ExactProcess`.
     inducing
-        How many inducing points.
+        The number of inducing points.
     """
 
     inducing: int = 100
@@ -267,10 +267,10 @@ def _sparse(kernel: Kernel, noise: Array, rows: _Rows) -> tuple[Array, Array, Ar
 
 
 def _refuse_large(shape: tuple[int, int], features: int, do: str) -> None:
-    wanted = 8 * shape[0] * shape[1] * (_HELD + features)
-    if wanted > _MOST_BYTES:
+    num_bytes = 8 * shape[0] * shape[1] * (_HELD + features)
+    if num_bytes > _MOST_BYTES:
         raise InputError(
             f"matrices of at most {_MOST_BYTES / 2**30:.0f} GiB",
-            f"{shape[0]:,} x {shape[1]:,} numbers, {wanted / 2**30:.1f} GiB with their gradients",
+            f"{shape[0]:,} x {shape[1]:,} numbers, {num_bytes / 2**30:.1f} GiB with their gradients",
             do,
         )

@@ -1,4 +1,4 @@
-"""The Gaussian process that a network becomes as its hidden layers grow wide."""
+"""The Gaussian process kernel of a network in the limit of infinitely wide hidden layers."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,15 +26,15 @@ class WideKernel(Kernel):
         K_{l+1}(x, x') = b_{l+1} + w_{l+1} \, E[\phi(u) \phi(v)], \quad
         (u, v) \sim N\Big(0, \begin{pmatrix} K_l(x, x) & K_l(x, x') \\ K_l(x, x') & K_l(x', x') \end{pmatrix}\Big),
 
-    one hidden layer :cite:p:`neal1996bayesian,williams1996infinite`, many :cite:p:`matthews2018gaussian,lee2018deep`.
-    The expectation is a formula for relu and step units (arc-cosine kernels :cite:p:`cho2009kernel`), signs, erf (the
-    arc-sine kernel), sines and the identity, and a two-dimensional quadrature for others. A kernel of tinygp: it adds,
-    multiplies and conditions like any other.
+    for one hidden layer :cite:p:`neal1996bayesian,williams1996infinite` and for several
+    :cite:p:`matthews2018gaussian,lee2018deep`. The expectation has a closed form for relu and step units (arc-cosine
+    kernels :cite:p:`cho2009kernel`), sign, erf (the arc-sine kernel), sine and the identity; other activations use
+    two-dimensional quadrature. This is a tinygp kernel: add, multiply and condition it like any other.
 
     Parameters
     ----------
     activations
-        Of each hidden layer; () is a linear model. "identity" is a linear bottleneck between wide layers.
+        One per hidden layer; () is a linear model, and "identity" a linear bottleneck between wide layers.
     weights, biases
         The variances :math:`w_l` of the weights times their fan-in, and :math:`b_l` of the biases, one per layer.
 
@@ -65,7 +65,7 @@ class WideKernel(Kernel):
         self.activations, self.weights, self.biases = tuple(activations), tuple(weights), tuple(biases)
 
     def evaluate(self, X1: Array, X2: Array) -> Array:
-        """The covariance of the outputs at two inputs (features,)."""
+        """Covariance of the outputs at two inputs (features,)."""
         features = X1.shape[0]
         a, c, b = (self.biases[0] + self.weights[0] * (p @ q) / features for p, q in ((X1, X1), (X1, X2), (X2, X2)))
         for phi, weight, bias in zip(self.activations, self.weights[1:], self.biases[1:], strict=True):
@@ -74,14 +74,15 @@ class WideKernel(Kernel):
 
 
 def wide_kernel(model: Model, features: int | None = None) -> WideKernel:
-    """The kernel of a model's network as its hidden layers grow wide, whatever widths it has.
+    """Kernel of a model's network in the limit of infinitely wide hidden layers, whatever widths it has.
 
     Parameters
     ----------
     model
         An `MLP` whose prior is `Normal` with `fan_in` scales that are known.
     features
-        Of x: needed only where the first layer's scale is a number, not a `fan_in`, and the model is not bound to data.
+        Number of features of x: needed only if the first layer's scale is a number, not a `fan_in`, and the model is
+        not bound to data.
 
     Examples
     --------
@@ -106,7 +107,7 @@ def wide_kernel(model: Model, features: int | None = None) -> WideKernel:
     if not all(isinstance(entry, FanIn) for entry in rest):
         raise InputError(
             "scales that fall with the width above the first layer",
-            "scales that do not",
+            "a fixed scale",
             "Write tb.priors.fan_in(scale): without it the outputs of a wide network have no limit.",
         )
     variances = tuple(_known(entry) ** 2 for entry in entries)
@@ -118,7 +119,7 @@ def wide_kernel(model: Model, features: int | None = None) -> WideKernel:
 def _known(entry: Any) -> float:
     scale = entry.scale if isinstance(entry, FanIn) else entry
     if isinstance(scale, dist.Distribution):
-        raise InputError("known scales", f"a prior on one, {scale}", "Average over kernels of drawn scales.")
+        raise InputError("known scales", f"a prior on a scale, {scale}", "Average over the kernels of sampled scales.")
     return float(scale)
 
 

@@ -1,4 +1,4 @@
-"""A page about a benchmark: one HTML file with its pictures inside, which needs no network."""
+"""The benchmark report: one self-contained HTML file with embedded pictures."""
 
 from tunbridge.bench.benchmark.board.page import page
 

@@ -1,4 +1,4 @@
-"""The page about a benchmark."""
+"""The benchmark report as an HTML page."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -21,23 +21,22 @@ _AXES = {"gradients": "per-example gradients of a fit", "seconds": "seconds of a
 
 
 def page(rows: Iterable[Row], title: str, command: str, *, figure: str | None = None) -> str:
-    """A benchmark as one HTML file that needs no network; a section without data is left out.
+    """Return a benchmark report as one self-contained HTML file; sections without data are left out.
 
     Parameters
     ----------
     rows
-        See `tunbridge.bench.Leaderboard.of`; also kind, settings, cost, curves, provenance and error of each fit.
+        Rows as for `tunbridge.bench.Leaderboard.of`, with kind, settings, cost, curves, provenance and error of each
+        fit.
     title
         The heading.
     command
-        What made the rows.
+        The command line that made the rows.
     figure
-        What to rank by.
+        The score to rank by.
     """
     board = Leaderboard.of(rows, figure)
-    made = Page(
-        title, "Figures of fits to training rows, on rows that neither a fit nor a choice of settings has seen."
-    )
+    made = Page(title, "All scores are on test rows that neither fitting nor tuning has seen.")
     for standing in board.standings.values():
         look = pictures.looks(list(standing.ranks))
         _leaderboard(made, standing)
@@ -53,7 +52,7 @@ def page(rows: Iterable[Row], title: str, command: str, *, figure: str | None = 
         made.table(board.failed)
     doubts = _doubts(board)
     if doubts:
-        made.heading("Doubts about fits that finished")
+        made.heading("Warnings from fits that finished")
         made.table(doubts)
     made.heading("How these figures were made")
     made.table(_provenance(board, command))
@@ -72,16 +71,16 @@ def _leaderboard(made: Page, standing: Standing) -> None:
         shown = means(standing, figure)
         made.heading(f"{standing.suite}: {figure}")
         made.table(shown.rows)
-        better = f" Better is {FIGURES[figure].better}." if figure in FIGURES else ""
+        better = f" Here {FIGURES[figure].better} is better." if figure in FIGURES else ""
         made.paragraph(f"Mean over splits ± its naive standard error.{better} {' '.join(shown.sentences)}")
-    made.heading(f"{standing.suite}: differences from the best of each task")
+    made.heading(f"{standing.suite}: differences from the best on each task")
     made.table([_difference(pair) for task in standing.tasks for pair in standing.pairs[task]])
 
 
 def _figures(standing: Standing) -> list[str]:
-    """The figures that finished rows have, that of the ranks first, those of a reference left to their own section."""
-    found = dict.fromkeys([standing.figure, *(name for row in standing.rows for name in row["figures"])])
-    return [name for name in found if name not in _FIDELITY or name == standing.figure]
+    """Names of the scores in the rows, the ranked one first, without distances to a reference."""
+    names = dict.fromkeys([standing.figure, *(name for row in standing.rows for name in row["figures"])])
+    return [name for name in names if name not in _FIDELITY or name == standing.figure]
 
 
 def _difference(pair: Pair) -> dict[str, str]:
@@ -98,7 +97,7 @@ def _difference(pair: Pair) -> dict[str, str]:
 
 
 def _cost(made: Page, standing: Standing, look: pictures.Looks) -> None:
-    """What fits and answers cost, and the figure of the ranks against it."""
+    """Add the cost of fits and predictions, and the ranked score against it."""
     spent = {name: _spent(standing, name) for name in standing.ranks}
     shown = [cost for cost in _COSTS if any(cost in each for each in spent.values())]
     if not shown:
@@ -109,14 +108,14 @@ def _cost(made: Page, standing: Standing, look: pictures.Looks) -> None:
     }
     made.table([{"method": name, **line} for name, line in lines.items()])
     made.paragraph(
-        "Medians over finished fits: seconds of a fit and of tuning, per-example gradients of a fit, networks that an "
-        "answer takes, milliseconds a row, size of the saved posterior."
+        "Medians over finished fits: seconds of the fit and of tuning, per-example gradients of the fit, networks "
+        "averaged per prediction, milliseconds per row, and megabytes of the saved posterior."
     )
     pooled = FIGURES[standing.figure].pooled or len(standing.tasks) == 1
     heights = _above(standing) if pooled else {name: rank.mean for name, rank in standing.ranks.items()}
-    ylabel = f"{standing.figure} above the best of a task" if pooled else f"mean rank of {standing.figure}"
+    ylabel = f"{standing.figure} above the best on a task" if pooled else f"mean rank of {standing.figure}"
     caption = (
-        f"{ylabel}, mean over tasks, against cost. Not shown: no gradients on that axis, no split finished of a task."
+        f"{ylabel}, mean over tasks, against cost. Left out: no gradients to count, or no finished split on a task."
     )
     _against_cost(made, standing, look, heights, ylabel, caption)
 
@@ -133,7 +132,7 @@ def _against_cost(
         }
         for cost, label in _AXES.items()
     }
-    points = {label: found for label, found in points.items() if found}
+    points = {label: panel for label, panel in points.items() if panel}
     if points:
         made.figure(pictures.scatter(points, ylabel, look), caption)
 
@@ -145,24 +144,29 @@ def _spent(standing: Standing, method: str) -> dict[str, float]:
 
 
 def _above(standing: Standing) -> dict[str, float]:
-    """For each method the mean over tasks of what it is behind the best there."""
-    found: dict[str, list[float]] = {}
+    """Mean over tasks of the gap between each method and the best on the task."""
+    by_method: dict[str, list[float]] = {}
     for task in standing.tasks:
         for pair in standing.pairs[task]:
-            found.setdefault(pair.method, []).append(pair.behind.mean)
-    return {name: float(np.mean(gaps)) for name, gaps in found.items()}
+            by_method.setdefault(pair.method, []).append(pair.behind.mean)
+    return {name: float(np.mean(gaps)) for name, gaps in by_method.items()}
 
 
 def _calibration(made: Page, standing: Standing, look: pictures.Looks) -> None:
     for kind, claim, seen, caption in (
-        ("numbers", "mass of the interval", "share inside", "central intervals hold the share of values they claim"),
-        ("classes", "confidence", "accuracy", "accuracy is what confidence claims"),
+        (
+            "numbers",
+            "mass of the interval",
+            "share inside",
+            "central intervals cover the share of values they claim",
+        ),
+        ("classes", "confidence", "accuracy", "accuracy equals confidence"),
     ):
-        found = pictures.mean_curves([row for row in standing.rows if row.get("kind") == kind], "calibration")
-        if found:
+        curves = pictures.mean_curves([row for row in standing.rows if row.get("kind") == kind], "calibration")
+        if curves:
             made.heading(f"{standing.suite}: calibration of {kind}")
-            picture = pictures.panels(found, look, claim, seen, _diagonal)
-            made.figure(picture, f"On the diagonal {caption}. Means over splits.")
+            picture = pictures.panels(curves, look, claim, seen, _diagonal)
+            made.figure(picture, f"On the diagonal, {caption}. Means over splits.")
 
 
 def _diagonal(axes: Any) -> None:
@@ -172,15 +176,15 @@ def _diagonal(axes: Any) -> None:
 
 def _functions(made: Page, standing: Standing, look: pictures.Looks) -> None:
     first = {task: min(row["split"] for row in standing.rows if row["task"] == task) for task in standing.tasks}
-    found = pictures.mean_curves([row for row in standing.rows if row["split"] == first[row["task"]]], "function")
-    if found:
+    by_task = pictures.mean_curves([row for row in standing.rows if row["split"] == first[row["task"]]], "function")
+    if by_task:
         made.heading(f"{standing.suite}: functions")
-        methods = [name for name in standing.ranks if any(name in curves for curves in found.values())]
-        made.figure(pictures.functions(found, methods, look), "The mean and its interval along the input, first split.")
+        methods = [name for name in standing.ranks if any(name in curves for curves in by_task.values())]
+        made.figure(pictures.functions(by_task, methods, look), "Predictive mean and interval by input, first split.")
 
 
 def _lines(made: Page, standing: Standing, look: pictures.Looks) -> None:
-    """Uncertainty by distance and by the number of rows, and whatever else has a curve `this by that`."""
+    """Add uncertainty by distance and by number of rows, and all other curves named `score by shift`."""
     for name, title, xlabel, finish in (
         (
             "sd by distance",
@@ -190,9 +194,9 @@ def _lines(made: Page, standing: Standing, look: pictures.Looks) -> None:
         ),
         ("sd by rows", "epistemic uncertainty against the number of rows", "training rows", _logarithmic),
     ):
-        if found := pictures.mean_curves(standing.rows, name):
+        if curves := pictures.mean_curves(standing.rows, name):
             made.heading(f"{standing.suite}: {title}")
-            made.figure(pictures.panels(found, look, xlabel, "epistemic sd", finish), "Means over splits.")
+            made.figure(pictures.panels(curves, look, xlabel, "epistemic sd", finish), "Means over splits.")
     for figure, changes in pictures.by_change(standing.rows).items():
         made.heading(f"{standing.suite}: {figure} as inputs change")
         made.figure(pictures.panels(changes, look, "severity", figure, _plain), "Means over splits.")
@@ -207,40 +211,43 @@ def _plain(axes: Any) -> None:
 
 
 def _entropy(made: Page, standing: Standing) -> None:
-    """Entropy where inputs are like the training rows and where not, and how well it tells them apart."""
+    """Add histograms of entropy for inputs in and out of distribution, and how well entropy separates them."""
     curves = dict.fromkeys(name for row in standing.rows for name in row.get("curves", {}))
     names = [name for name in curves if name.startswith("entropy ") and " by " not in name]
     scores = [name for name in _figures(standing) if name.startswith("AUROC")]
-    found = {name: pictures.mean_curves(standing.rows, name) for name in names}
+    by_name = {name: pictures.mean_curves(standing.rows, name) for name in names}
     for task in standing.tasks:
         methods = {
-            method: {name: each[task][method] for name, each in found.items() if method in each.get(task, {})}
+            method: {name: each[task][method] for name, each in by_name.items() if method in each.get(task, {})}
             for method in standing.ranks
         }
-        methods = {method: own for method, own in methods.items() if own}
+        methods = {method: histograms for method, histograms in methods.items() if histograms}
         if methods:
             made.heading(f"{standing.suite}: entropy inside and outside, {task}")
             made.figure(
-                pictures.histograms(methods), "Entropy of predictions; what is strange should lie to the right."
+                pictures.histograms(methods),
+                "Predictive entropy; inputs unlike the training rows should be on the right.",
             )
             _scored(made, standing, [task], scores)
 
 
 def _scored(made: Page, standing: Standing, tasks: list[str], figures: Iterable[str]) -> None:
-    """A line for each task and method that has one of the figures."""
+    """Add a table with a line per task and method that has one of the scores."""
     lines = []
     for task in tasks:
         for method in standing.ranks:
             values = {name: list(standing.values(task, method, name).values()) for name in figures}
             if any(values.values()):
-                said = {name: plus_minus(float(np.mean(v)), naive_error(v)) if v else "-" for name, v in values.items()}
-                lines.append({"task": task, "method": method, **said})
+                cells = {
+                    name: plus_minus(float(np.mean(v)), naive_error(v)) if v else "-" for name, v in values.items()
+                }
+                lines.append({"task": task, "method": method, **cells})
     if lines:
         made.table(lines)
 
 
 def _fidelity(made: Page, standing: Standing, look: pictures.Looks) -> None:
-    """How far each method is from the reference, and at what cost."""
+    """Add the distance of each method to the reference, and its cost."""
     present = [name for name in _FIDELITY if any(name in row["figures"] for row in standing.rows)]
     if not present:
         return
@@ -248,45 +255,45 @@ def _fidelity(made: Page, standing: Standing, look: pictures.Looks) -> None:
     _scored(made, standing, standing.tasks, present)
     for name in ("total variation", "sliced Wasserstein"):
         for task in standing.tasks:
-            found = {method: list(standing.values(task, method, name).values()) for method in standing.ranks}
-            heights = {method: float(np.mean(values)) for method, values in found.items() if values}
+            distances = {method: list(standing.values(task, method, name).values()) for method in standing.ranks}
+            heights = {method: float(np.mean(values)) for method, values in distances.items() if values}
             caption = f"{task}: {name} to the reference against cost; lower left is better."
             _against_cost(made, standing, look, heights, name, caption)
 
 
 def _settings(made: Page, standing: Standing) -> None:
-    """What tuning chose, fits of the same choice together."""
+    """Add the settings that tuning chose, grouped by choice."""
     chosen: dict[tuple[str, str, str], list[int]] = {}
     for row in standing.rows:
         if row.get("settings"):
-            said = ", ".join(f"{name} {_said(value)}" for name, value in row["settings"].items())
-            chosen.setdefault((row["method"], row["task"], said), []).append(row["split"])
+            settings = ", ".join(f"{name} {_formatted(value)}" for name, value in row["settings"].items())
+            chosen.setdefault((row["method"], row["task"], settings), []).append(row["split"])
     if chosen:
         made.heading(f"{standing.suite}: settings chosen by tuning")
         order = {name: place for place, name in enumerate(standing.ranks)}
         lines = sorted(chosen.items(), key=lambda item: order[item[0][0]])
         made.table(
             [
-                {"method": method, "task": task, "settings": said, "splits": spans(splits)}
-                for (method, task, said), splits in lines
+                {"method": method, "task": task, "settings": settings, "splits": spans(splits)}
+                for (method, task, settings), splits in lines
             ]
         )
 
 
-def _said(value: Any) -> str:
+def _formatted(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float) else value if isinstance(value, str) else json.dumps(value)
 
 
 def _doubts(board: Leaderboard) -> list[dict[str, str]]:
-    """What fits warned of: for each method, how many warned of anything, and one warning."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """Warnings by method: the number of fits with a warning, and one example."""
+    doubts: dict[tuple[str, str], list[str]] = {}
     for standing in board.standings.values():
         for row in standing.rows:
             for doubt in row.get("provenance", {}).get("doubts", ())[:1]:
-                found.setdefault((standing.suite, row["method"]), []).append(f"{row['task']}: {doubt}")
+                doubts.setdefault((standing.suite, row["method"]), []).append(f"{row['task']}: {doubt}")
     return [
-        {"suite": suite, "method": method, "fits": f"{len(said)}", "for example": said[0]}
-        for (suite, method), said in found.items()
+        {"suite": suite, "method": method, "fits": f"{len(messages)}", "for example": messages[0]}
+        for (suite, method), messages in doubts.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""Pictures of a benchmark: a method has the same colour and stroke in all of them."""
+"""Figures of the benchmark report; a method has the same colour and line style in all of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,16 +18,16 @@ Looks = dict[str, dict[str, str]]
 
 
 def looks(methods: Sequence[str]) -> Looks:
-    """The colour, stroke and mark of each method."""
-    found = {}
+    """Colour, line style and marker of each method."""
+    styles = {}
     for number, name in enumerate(methods):
-        turn = number // len(CYCLE) % len(_STROKES)
-        found[name] = {"color": CYCLE[number % len(CYCLE)], "ls": _STROKES[turn], "marker": _MARKS[turn]}
-    return found
+        repeat = number // len(CYCLE) % len(_STROKES)
+        styles[name] = {"color": CYCLE[number % len(CYCLE)], "ls": _STROKES[repeat], "marker": _MARKS[repeat]}
+    return styles
 
 
 def dots(means: Mapping[str, Interval], xlabel: str) -> Any:
-    """A line a method, best on top: its mean, and its interval if it has one."""
+    """Plot one line per method, best on top: its mean, and its interval if it has one."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(6.8, 1.0 + 0.32 * len(means)), layout="constrained")
@@ -43,18 +43,18 @@ def dots(means: Mapping[str, Interval], xlabel: str) -> Any:
 
 
 def scatter(points: Mapping[str, Mapping[str, tuple[float, float]]], ylabel: str, look: Looks) -> Any:
-    """A panel for each cost, on a log axis: a mark a method."""
+    """Plot one panel per cost, on a log axis, with one marker per method."""
     import matplotlib.pyplot as plt
 
     size = (5.0 * len(points), 4.0)
     figure, panels = plt.subplots(1, len(points), figsize=size, layout="constrained", squeeze=False, sharey=True)
-    for axes, (xlabel, found) in zip(panels[0], points.items(), strict=True):
-        for name, (x, y) in found.items():
+    for axes, (xlabel, positions) in zip(panels[0], points.items(), strict=True):
+        for name, (x, y) in positions.items():
             axes.plot(x, y, color=look[name]["color"], marker=look[name]["marker"], ls="", ms=7, label=plain(name))
-        axes.set(xscale="log", xlabel=xlabel, xlim=_decades([x for x, _ in found.values()]))
+        axes.set(xscale="log", xlabel=xlabel, xlim=_decades([x for x, _ in positions.values()]))
         axes.xaxis.set_minor_formatter("")
         axes.grid(color=GREY, alpha=0.2)
-        heights = np.array([y for _, y in found.values()])
+        heights = np.array([y for _, y in positions.values()])
         if heights.max() > 10 * max(np.median(heights), 1e-3):
             axes.set_yscale("asinh", linear_width=max(float(np.median(heights)), 1e-3))
     panels[0][0].set_ylabel(ylabel)
@@ -63,7 +63,7 @@ def scatter(points: Mapping[str, Mapping[str, tuple[float, float]]], ylabel: str
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Ends of a log axis: half as wide again as the values, and wide enough for a power of ten."""
+    """Limits of a log axis: wider than the values by a factor 1.5 at each end, and wide enough for a power of ten."""
     middle, reach = np.sqrt(min(values) * max(values)), max(1.5 * np.sqrt(max(values) / min(values)), np.sqrt(20.0))
     return middle / reach, middle * reach
 
@@ -71,7 +71,7 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
 def panels(
     tasks: Mapping[str, Mapping[str, Curve]], look: Looks, xlabel: str, ylabel: str, finish: Callable[[Any], None]
 ) -> Any:
-    """A panel a task, a line a method; `finish` has the last word on each axes."""
+    """Plot one panel per task, with one line per method; `finish` is called on each axes at the end."""
     figure, places = grid(len(tasks))
     for axes, (task, curves) in zip(places, tasks.items(), strict=True):
         for name, curve in ((name, curves[name]) for name in look if name in curves):
@@ -88,7 +88,7 @@ def panels(
 
 
 def functions(tasks: Mapping[str, Mapping[str, Curve]], methods: Sequence[str], look: Looks) -> Any:
-    """A row a task and a column a method: the mean along the input, and its interval."""
+    """Plot one row per task and one column per method: the mean along the input, and its interval."""
     import matplotlib.pyplot as plt
 
     size = (1.2 + 2.1 * len(methods), 0.6 + 1.9 * len(tasks))
@@ -110,10 +110,10 @@ def functions(tasks: Mapping[str, Mapping[str, Curve]], methods: Sequence[str], 
 
 
 def histograms(methods: Mapping[str, Mapping[str, Curve]]) -> Any:
-    """A panel a method: densities of the entropy, by where inputs are from."""
+    """Plot one panel per method: densities of the entropy, by the origin of the inputs."""
     figure, places = grid(len(methods))
-    for axes, (method, found) in zip(places, methods.items(), strict=True):
-        for colour, (name, curve) in zip(CYCLE, found.items(), strict=False):
+    for axes, (method, curves) in zip(places, methods.items(), strict=True):
+        for colour, (name, curve) in zip(CYCLE, curves.items(), strict=False):
             edges, heights = bins(curve)
             axes.stairs(heights, edges, color=colour, fill=True, alpha=0.25)
             axes.stairs(heights, edges, color=colour, lw=1.4, label=plain(name))
@@ -126,7 +126,7 @@ def histograms(methods: Mapping[str, Mapping[str, Curve]]) -> Any:
 
 
 def grid(num: int) -> tuple[Any, list[Any]]:
-    """A figure of `num` panels, three a line."""
+    """Make a figure of `num` panels, three per line."""
     import matplotlib.pyplot as plt
 
     lines, across = -(-num // _ACROSS), min(num, _ACROSS)
@@ -138,43 +138,43 @@ def grid(num: int) -> tuple[Any, list[Any]]:
 
 
 def _legend(figure: Any, places: Sequence[Any]) -> None:
-    found: dict[str, Any] = {}
+    handles: dict[str, Any] = {}
     for axes in places:
         for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            found.setdefault(label, handle)
+            handles.setdefault(label, handle)
     figure.legend(
-        found.values(), found.keys(), loc="outside lower center", ncols=max(int(figure.get_figwidth() / 1.6), 1),
+        handles.values(), handles.keys(), loc="outside lower center", ncols=max(int(figure.get_figwidth() / 1.6), 1),
         frameon=False, fontsize="small",
     )  # fmt: skip
 
 
 def mean_curves(rows: Sequence[Row], name: str) -> dict[str, dict[str, Curve]]:
-    """For each task and method the mean over fits of a curve; tasks and methods without it are left out."""
-    found: dict[str, dict[str, list[Curve]]] = {}
+    """Mean over fits of a curve, by task and method; tasks and methods without it are left out."""
+    by_task: dict[str, dict[str, list[Curve]]] = {}
     for row in rows:
         curve = row.get("curves", {}).get(name)
         if curve and len(curve["x"]) > 1:
-            found.setdefault(row["task"], {}).setdefault(row["method"], []).append(curve)
-    return {task: {method: _mean(each) for method, each in curves.items()} for task, curves in found.items()}
+            by_task.setdefault(row["task"], {}).setdefault(row["method"], []).append(curve)
+    return {task: {method: _mean(each) for method, each in curves.items()} for task, curves in by_task.items()}
 
 
 def by_change(rows: Sequence[Row]) -> dict[str, dict[str, dict[str, Curve]]]:
-    """For each figure with curves `figure by change`: those of each change, and of each task where there are several.
+    """Curves named `score by shift`, by score and shift, and by task if there are several.
 
     Curves of standard deviations, `sd by ...`, are left out.
     """
-    found: dict[str, dict[str, dict[str, Curve]]] = {}
+    by_figure: dict[str, dict[str, dict[str, Curve]]] = {}
     names = dict.fromkeys(name for row in rows for name in row.get("curves", {}))
     for name in (name for name in names if " by " in name and not name.startswith("sd ")):
         figure, _, change = name.partition(" by ")
         curves = mean_curves(rows, name)
-        for task, own in curves.items():
-            found.setdefault(figure, {})[change if len(curves) == 1 else f"{task}, {change}"] = own
-    return found
+        for task, by_method in curves.items():
+            by_figure.setdefault(figure, {})[change if len(curves) == 1 else f"{task}, {change}"] = by_method
+    return by_figure
 
 
 def _mean(curves: Sequence[Curve]) -> Curve:
-    """The mean at the same x; where they differ, between the points, over the x that all have."""
+    """Mean curve at the common x; if x differ, by linear interpolation over the range that all share."""
     xs = [np.asarray(curve["x"], float) for curve in curves]
     names = [name for name in ("y", "low", "high") if all(name in curve for curve in curves)]
     if all(len(x) == len(xs[0]) and np.allclose(x, xs[0]) for x in xs):
@@ -191,7 +191,7 @@ def _mean(curves: Sequence[Curve]) -> Curve:
 
 
 def bins(curve: Curve) -> tuple[np.ndarray, np.ndarray]:
-    """Edges and heights of a histogram whose x are its edges, or the middles of bins of one width."""
+    """Edges and heights of a histogram whose x are its bin edges, or the centres of equally wide bins."""
     x, heights = np.asarray(curve["x"], float), np.asarray(curve["y"], float)
     if len(x) == len(heights) + 1:
         return x, heights

@@ -1,4 +1,4 @@
-"""What papers print, with its sources, and ours beside it."""
+"""Published results with their sources, and a comparison with ours."""
 
 import dataclasses
 import importlib.resources
@@ -16,9 +16,9 @@ from tunbridge.core.tables import Listing
 
 _SUITES = ("uci",)
 _ROUNDING = 0.01 / math.sqrt(12)
-"""The standard deviation of what two decimals leave out."""
+"""Standard deviation of the rounding error of two decimals."""
 _OURS = {"RMSE": ("RMSE", 1.0), "LL": ("NLL", -1.0)}
-"""For each published figure ours, and its sign."""
+"""Our name for each published score, and the sign that converts ours to it."""
 _LOWER = {"RMSE": True, "LL": False}
 
 
@@ -27,12 +27,12 @@ class PublishedMethod(NamedTuple):
 
     source: str
     spread: str
-    """What stands after ±: standard error, or standard deviation over splits."""
+    """What the published ± means: "standard error", or "standard deviation" over splits."""
     ours: str | None
-    """Our method of the same kind, if there is one."""
+    """Our corresponding method, if there is one."""
     setup: str
     figures: dict[str, dict[str, list[Any]]]
-    """For each set and figure the value and what stands after ±, or None."""
+    """For each data set and score, the value and the number after ±, or None."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Published:
     Parameters
     ----------
     suite
-        The suite whose tasks it is about.
+        The suite with the same tasks.
     splits
-        For each set how many splits it has.
+        The number of splits of each data set.
     methods
-        Its columns by name.
+        The columns of the table by name.
     """
 
     suite: str
@@ -54,16 +54,16 @@ class Published:
     methods: dict[str, PublishedMethod]
 
     def error(self, method: str, task: str, figure: str) -> float:
-        """The standard error of a value: with a standard deviation over splits, its root; rounding counts too."""
-        own = self.methods[method]
-        spread = own.figures[task][figure][1] or 0.0
-        return math.hypot(spread if own.spread == "standard error" else spread / self.splits[task] ** 0.5, _ROUNDING)
+        """Standard error of a published value, from its ± and the rounding to two decimals."""
+        column = self.methods[method]
+        spread = column.figures[task][figure][1] or 0.0
+        return math.hypot(spread if column.spread == "standard error" else spread / self.splits[task] ** 0.5, _ROUNDING)
 
 
 def published(suite: str = "uci") -> Published:
-    """The published table of a suite, with sources and set-ups: probabilistic backpropagation, dropout, ensembles.
+    """Published results for a suite, with sources and set-ups: probabilistic backpropagation, dropout, ensembles.
 
-    Of :cite:t:`hernandez2015probabilistic`, :cite:t:`gal2016dropout` and :cite:t:`lakshminarayanan2017simple`.
+    From :cite:t:`hernandez2015probabilistic`, :cite:t:`gal2016dropout` and :cite:t:`lakshminarayanan2017simple`.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def published(suite: str = "uci") -> Published:
 
 
 def beside(standing: Standing, published: Published) -> Listing:
-    """A line for each figure and set; sentences say what was compared, where ours is worse, and how set-ups differ."""
+    """Table with a line per score and data set; sentences say where ours is worse, and how the set-ups differ."""
     tasks = [task for task in standing.tasks if any(task in each.figures for each in published.methods.values())]
     if not tasks:
         raise InputError(f"tasks of {', '.join(published.splits)}", ", ".join(standing.tasks), "Run one of these.")
@@ -93,7 +93,7 @@ def beside(standing: Standing, published: Published) -> Listing:
                 values = _ours(standing, task, name, figure)
                 row[f"our {name}"] = plus_minus(float(np.mean(values)), naive_error(values)) if values else "-"
             rows.append(row)
-    words = [*_verdicts(standing, published, tasks), *_said(standing, published, tasks)]
+    words = [*_verdicts(standing, published, tasks), *_notes(standing, published, tasks)]
     return Listing(f"{published.suite}: published and ours", rows, words)
 
 
@@ -109,7 +109,7 @@ def _ours(standing: Standing, task: str, method: str, figure: str) -> list[float
 
 
 def _verdicts(standing: Standing, published: Published, tasks: list[str]) -> Iterator[str]:
-    """Each method against the published one of its kind, by naive errors of both."""
+    """Sentences that compare each method with its published counterpart, by the naive errors of both."""
     worse, better, compared = [], 0, 0
     for name, method in published.methods.items():
         for task in tasks:
@@ -130,13 +130,13 @@ def _verdicts(standing: Standing, published: Published, tasks: list[str]) -> Ite
                     )
     if compared:
         yield (
-            f"Of {compared} comparisons with the published method of the same kind ours is worse by more than two "
-            f"standard errors in {len(worse)}, better in {better}; by chance alone about one in 44 would be either."
+            f"Of {compared} comparisons with the published method of the same kind, ours is worse by more than two "
+            f"standard errors in {len(worse)}, better in {better}; chance alone gives each in about one of 44."
         )
     yield from worse
 
 
-def _said(standing: Standing, published: Published, tasks: list[str]) -> Iterator[str]:
+def _notes(standing: Standing, published: Published, tasks: list[str]) -> Iterator[str]:
     covered: dict[str, list[str]] = {}
     for task in tasks:
         splits = spans(row["split"] for row in standing.rows if row["task"] == task and row["status"] == "done")
@@ -145,9 +145,9 @@ def _said(standing: Standing, published: Published, tasks: list[str]) -> Iterato
         "Ours covers splits " + "; ".join(f"{splits} of {', '.join(names)}" for splits, names in covered.items()) + "."
     )
     yield (
-        "Ours: settings of every method chosen on a part of each training split, by one rule and within one budget; "
-        "± is a naive standard error over splits. Published values have two decimals: what these leave out is in the "
-        "standard errors that decide."
+        "Our settings were chosen on part of each training split, by the same rule and within the same budget for "
+        "every method; ± is a naive standard error over splits. Published values have two decimals; the standard "
+        "errors in these comparisons include the rounding."
     )
     for name, method in published.methods.items():
         yield f"{name}: {method.source}; ± is a {method.spread}. {method.setup}"

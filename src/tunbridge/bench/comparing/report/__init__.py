@@ -1,4 +1,4 @@
-"""A page about a fit or a comparison: one HTML file with its pictures inside, which needs no network."""
+"""The report on a fit or a comparison: one self-contained HTML file with embedded pictures."""
 
 from tunbridge.bench.comparing.report.report import Study, report
 

@@ -1,4 +1,4 @@
-"""The section of a page on what the columns of a table do to the prediction."""
+"""The section of a report on the effect of each column on the prediction."""
 
 from typing import Any
 
@@ -15,28 +15,26 @@ _MOST_LINES = 5
 
 
 def show(page: Page, posterior: Posterior, x: np.ndarray, encoding: Encoding) -> None:
-    """The columns that move the prediction most, averaged over the rows x."""
-    found: list[Effect] = []
+    """Add a figure of the columns with the largest effects, averaged over the rows x."""
+    effects: list[Effect] = []
     start = 0
     for column in encoding.features[:_MOST_COLUMNS]:
         columns = range(start, start := start + len(column.outputs))
-        found.append(effect(posterior, x, column.name, columns, column.levels))
-    shown = sorted(found, key=lambda each: -each.size)[:_SHOWN]
+        effects.append(effect(posterior, x, column.name, columns, column.levels))
+    shown = sorted(effects, key=lambda each: -each.size)[:_SHOWN]
     down = -(-len(shown) // _ACROSS)
     figure, axes = subplots(down, _ACROSS, size=(10, 2.9 * down))
     for place, each in zip(axes, shown, strict=False):
         draw(place, each, encoding)
     for place in axes[len(shown) :]:
         place.set_visible(False)
-    page.figure(
-        figure, "The prediction averaged over rows in which one column is set to a value, and two standard deviations."
-    )
+    page.figure(figure, "The prediction averaged over rows with one column set to a value, ± two standard deviations.")
     if len(encoding.features) > _MOST_COLUMNS:
-        page.paragraph(f"Of {len(encoding.features)} columns the first {_MOST_COLUMNS} were looked at.")
+        page.paragraph(f"Of {len(encoding.features)} columns, only the first {_MOST_COLUMNS} were examined.")
 
 
 def draw(axes: Any, each: Effect, encoding: Encoding) -> None:
-    """One column's effect: a line or points for each output, or for each class but the first of two."""
+    """Draw the effect of one column: a line or points for each output or class; of two classes, the second only."""
     lines = range(each.mean.shape[1]) if not encoding.classes or each.mean.shape[1] > 2 else (1,)
     low, high = each.band(0.0, 1.0) if encoding.classes else each.band()
     for line in list(lines)[:_MOST_LINES]:

@@ -1,4 +1,4 @@
-"""HTML in one file: pictures inside, no scripts, no network; whatever comes from data is escaped."""
+"""Self-contained HTML pages: embedded pictures, no scripts, no network access; all text from data is escaped."""
 
 import base64
 import html
@@ -30,42 +30,42 @@ ul.words li { margin: .3rem 0; }
 
 
 class Page:
-    """A page that grows downwards.
+    """An HTML page, built from top to bottom.
 
     Parameters
     ----------
     title
-        The heading, and the name of the window.
+        The heading, and the title of the window.
     lead
-        A sentence under it.
+        A sentence under the heading.
     verdict
-        What came of it, between the two.
+        The main result, between heading and lead.
     """
 
     def __init__(self, title: str, lead: str, verdict: str = ""):
         self._title = title
-        said = f'<p class="verdict">{html.escape(verdict)}</p>' if verdict else ""
-        self._body = [f"<h1>{html.escape(title)}</h1>", said, f'<p class="lead">{html.escape(lead)}</p>']
+        verdict_html = f'<p class="verdict">{html.escape(verdict)}</p>' if verdict else ""
+        self._body = [f"<h1>{html.escape(title)}</h1>", verdict_html, f'<p class="lead">{html.escape(lead)}</p>']
 
     def heading(self, text: str) -> None:
-        """The title of a section."""
+        """Add the heading of a section."""
         self._body.append(f"<h2>{html.escape(text)}</h2>")
 
     def paragraph(self, text: str) -> None:
-        """A paragraph."""
+        """Add a paragraph."""
         self._body.append(f"<p>{html.escape(text)}</p>")
 
     def code(self, text: str) -> None:
-        """A line for a terminal."""
+        """Add a block of code, such as a command line."""
         self._body.append(f"<pre>{html.escape(text)}</pre>")
 
     def sentences(self, texts: Iterable[str]) -> None:
-        """A list of sentences."""
+        """Add a bulleted list of sentences."""
         items = "".join(f"<li>{html.escape(text)}</li>" for text in texts)
         self._body.append(f'<ul class="words">{items}</ul>')
 
     def table(self, rows: Sequence[Row], best: int | None = None) -> None:
-        """Rows of words and figures; the row `best` is marked."""
+        """Add a table of text and numbers; the row with index `best` is highlighted."""
         words = [isinstance(value, str) for value in rows[0].values()]
         kinds = ['class="words"' if is_words else "" for is_words in words]
         head = "".join(f"<th {kind}>{html.escape(name)}</th>" for kind, name in zip(kinds, rows[0], strict=True))
@@ -77,11 +77,11 @@ class Page:
         self._body.append(f'<div class="wide"><table><tr>{head}</tr>{"".join(lines)}</table></div>')
 
     def figure(self, figure: Any, caption: str) -> None:
-        """A matplotlib figure, which is closed."""
+        """Add a matplotlib figure with a caption, and close it."""
         import matplotlib.pyplot as plt
 
         buffer = io.BytesIO()
-        with warnings.catch_warnings():  # a name in a script that the font lacks shows as boxes
+        with warnings.catch_warnings():  # characters that the font lacks are drawn as boxes
             warnings.filterwarnings("ignore", "Glyph .* missing from", UserWarning)
             figure.savefig(buffer, format="png", dpi=110, metadata={"Software": ""})
         plt.close(figure)
@@ -92,7 +92,7 @@ class Page:
         )
 
     def html(self) -> str:
-        """The whole page."""
+        """Return the whole page as HTML."""
         head = (
             '<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'
             '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; img-src data:; '
@@ -103,7 +103,7 @@ class Page:
 
 
 def subplots(*shape: int, size: tuple[float, float]) -> tuple[Any, Any]:
-    """A figure for a page, and its axes in one row."""
+    """A matplotlib figure for a page, and its axes as a flat array."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(*shape, figsize=size, layout="constrained", squeeze=False)
@@ -111,6 +111,6 @@ def subplots(*shape: int, size: tuple[float, float]) -> tuple[Any, Any]:
 
 
 def plain(text: str, most: int = 40) -> str:
-    """Text that matplotlib draws as it stands: no mathematics between dollars, and not too long."""
+    """Text that matplotlib draws literally: no formulas between dollar signs, and cut to `most` characters."""
     shown = text if len(text) <= most else text[: most - 1] + "…"
     return "".join(" " if ord(character) < 32 else character for character in shown).replace("$", r"\$")

@@ -1,4 +1,4 @@
-"""The page about a fit or a comparison on a table."""
+"""The HTML report on a fit or a comparison."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,32 +20,32 @@ from tunbridge.plots.curves import SHADES
 
 _UNCERTAIN = 10
 _ALIKE = 0.01
-"""Rows whose uncertainties differ by less, as a share of the largest, are equally uncertain."""
+"""If the uncertainties of all rows differ by less than this share of the largest, no row is singled out."""
 _MOST_CELLS = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Study:
-    """What a page is about.
+    """The contents of a report.
 
     Parameters
     ----------
     title, lead
-        Its heading, and a sentence under it.
+        The heading, and a sentence under it.
     encoding
-        How the table was read.
+        How the columns of the table were encoded.
     comparison
-        One method or several, judged on the test rows.
+        One method or several, scored on the test rows.
     x
         The test inputs.
     cells
-        The test rows as they stood in the table.
+        The test rows as they are in the original table.
     rows
-        The number of each test row in the table; the first is 1.
+        The row number of each test row in the table, starting at 1.
     facts
-        What else a reader should know: the file, rows, the key.
+        Further facts for the reader: the file, the numbers of rows, the key.
     command
-        What fits the recommended method, for a terminal; empty where there is none.
+        The command line that fits the recommended method; empty if there is none.
     """
 
     title: str
@@ -60,7 +60,7 @@ class Study:
 
 
 def report(study: Study, *sections: Section) -> str:
-    """The page, as HTML; `sections` come after its advice."""
+    """Return the report as HTML; `sections` follow the recommendation."""
     rows = study.comparison.rows
     name = study.comparison.recommendation.method or study.comparison.best
     page = Page(study.title, study.lead, _verdict(study, name))
@@ -72,11 +72,11 @@ def report(study: Study, *sections: Section) -> str:
             page.code(study.command)
     for section in sections:
         section(page)
-    page.heading("In words")
+    page.heading("Notes on the methods")
     page.sentences(sentences.about(study.comparison))
     page.heading("Scores on the test rows")
     page.table(rows, best=best if len(rows) > 1 else None)
-    page.heading("What answers cost")
+    page.heading("Cost of prediction")
     page.table(study.comparison.costs)
     page.heading("Calibration")
     _calibration(page, study)
@@ -84,7 +84,7 @@ def report(study: Study, *sections: Section) -> str:
     _predictions(page, study, study.comparison.predictives[name])
     page.heading(f"The least certain test rows: {name}")
     _uncertain(page, study, study.comparison.predictives[name])
-    page.heading(f"What the columns do: {name}")
+    page.heading(f"Effect of each column: {name}")
     columns.show(page, study.comparison.posteriors[name], study.x, study.encoding)
     page.heading("What was fitted")
     page.table(_facts(study))
@@ -93,9 +93,9 @@ def report(study: Study, *sections: Section) -> str:
 
 def _verdict(study: Study, name: str) -> str:
     targets = [target.name for target in study.encoding.targets]
-    said = study.comparison.verdict(name, targets, study.encoding.classes)
+    verdict = study.comparison.verdict(name, targets, study.encoding.classes)
     cut = study.comparison.cuts.get(name)
-    return said if cut is None else f"{name} was {cut}. {said}"
+    return verdict if cut is None else f"{name} was {cut}. {verdict}"
 
 
 def _calibration(page: Page, study: Study) -> None:
@@ -104,8 +104,8 @@ def _calibration(page: Page, study: Study) -> None:
     draw = plots.calibration if numbers else plots.reliability
     for name, predictive in study.comparison.predictives.items():
         draw(predictive, study.comparison.truth, label=plain(name), axes=axes)
-    claim = "central intervals hold the share of values that they claim"
-    page.figure(figure, f"On the diagonal {claim if numbers else 'accuracy is what confidence claims'}.")
+    claim = "central intervals cover the share of values that they claim"
+    page.figure(figure, f"On the diagonal, {claim if numbers else 'accuracy equals confidence'}.")
 
 
 def _predictions(page: Page, study: Study, predictive: Predictive) -> None:
@@ -113,14 +113,14 @@ def _predictions(page: Page, study: Study, predictive: Predictive) -> None:
         figure, axes = subplots(1, 2, size=(10, 4))
         _confidences(axes[0], predictive, study.comparison.truth)
         plots.parts(predictive, axes=axes[1])
-        page.figure(figure, "Probability given to the class that was observed, and where the uncertainty comes from.")
+        page.figure(figure, "Predicted probability of the observed class, and where the uncertainty comes from.")
         return
     for output, target in enumerate(study.encoding.targets):
         figure, axes = subplots(1, 2, size=(10, 4))
         plots.observed(predictive, study.comparison.truth, output=output, axes=axes[0])
         plots.parts(predictive, output=output, axes=axes[1])
         axes[0].set_title(plain(target.name))
-        page.figure(figure, f"{target.name}: mean and 90 % interval, and where the uncertainty comes from.")
+        page.figure(figure, f"{target.name}: predictive mean and 90 % interval, and where the uncertainty comes from.")
 
 
 def _confidences(axes: Any, predictive: Predictive, truth: np.ndarray) -> None:
@@ -130,7 +130,7 @@ def _confidences(axes: Any, predictive: Predictive, truth: np.ndarray) -> None:
 
 
 def _uncertain(page: Page, study: Study, predictive: Predictive) -> None:
-    """The test rows of largest total uncertainty, with their first cells; or that all are alike."""
+    """Add the test rows of largest total uncertainty, with their first cells; or a sentence if no row stands out."""
     total = _total(predictive)
     if np.ptp(total) <= _ALIKE * np.max(np.abs(total)):
         page.paragraph(f"None stands out: all {len(total)} test rows are equally uncertain, to within {_ALIKE:.0%}.")
@@ -140,14 +140,14 @@ def _uncertain(page: Page, study: Study, predictive: Predictive) -> None:
     cells = [_texts(study.cells[name].take(order)) for name in names]
     table = []
     for place, i in enumerate(order):
-        own: dict[str, Any] = {"row": f"{study.rows[i]}", **_expected(study, predictive, i)}
-        labels = distinct([*own, *names])
-        table.append(dict(zip(labels, [*own.values(), *(texts[place] for texts in cells)], strict=True)))
+        prediction: dict[str, Any] = {"row": f"{study.rows[i]}", **_expected(study, predictive, i)}
+        labels = distinct([*prediction, *names])
+        table.append(dict(zip(labels, [*prediction.values(), *(texts[place] for texts in cells)], strict=True)))
     page.table(table)
 
 
 def _total(predictive: Predictive) -> np.ndarray:
-    """Each row's uncertainty: nats, or variances in units of their mean, summed over outputs."""
+    """Total uncertainty of each row: in nats, or variances relative to the mean noise variance, summed over outputs."""
     aleatoric, epistemic = (np.asarray(part, np.float64) for part in (predictive.aleatoric, predictive.epistemic))
     scale = aleatoric.mean(axis=0) if aleatoric.ndim == 2 else 1.0
     total = epistemic if not np.isfinite(aleatoric).all() else (aleatoric + epistemic) / np.maximum(scale, 1e-300)
@@ -161,13 +161,13 @@ def _expected(study: Study, predictive: Predictive, i: int) -> dict[str, Any]:
         probability = float(predictive.probs[i, best])
         names = {"predicted": study.encoding.classes[best], "probability": probability}
         return names | {"aleatoric (nats)": float(parts[0]), "epistemic (nats)": float(parts[1])}
-    found: dict[str, Any] = {}
+    moments: dict[str, Any] = {}
     for output, target in enumerate(study.encoding.targets):
         tail = f" of {target.name}" if len(study.encoding.targets) > 1 else ""
-        found[f"mean{tail}"] = float(predictive.mean[i, output])
-        found[f"aleatoric sd{tail}"] = float(np.sqrt(parts[0][output]))
-        found[f"epistemic sd{tail}"] = float(np.sqrt(parts[1][output]))
-    return found
+        moments[f"mean{tail}"] = float(predictive.mean[i, output])
+        moments[f"aleatoric sd{tail}"] = float(np.sqrt(parts[0][output]))
+        moments[f"epistemic sd{tail}"] = float(np.sqrt(parts[1][output]))
+    return moments
 
 
 def _texts(values: pa.ChunkedArray) -> list[str]:
@@ -186,5 +186,5 @@ def _facts(study: Study) -> list[dict[str, str]]:
             facts[f"method {name}"] = posterior.provenance.method
             facts["versions"] = ", ".join(posterior.provenance.versions)
             facts["device"] = posterior.provenance.device
-    facts["standardised"] = "inputs, and targets that are numbers, by the training rows; figures are in data units"
+    facts["standardised"] = "inputs and numeric targets, using the training rows; figures are in the units of the data"
     return [{"what": name, "value": value} for name, value in facts.items()]

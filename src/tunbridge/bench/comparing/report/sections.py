@@ -1,4 +1,4 @@
-"""Sections that a page may have besides its own."""
+"""Optional sections of a report."""
 
 from collections.abc import Callable
 
@@ -6,25 +6,26 @@ from tunbridge.bench.comparing.report.page import Page
 from tunbridge.bench.truth.gap import Gap
 
 Section = Callable[[Page], None]
-"""Adds to a page."""
+"""A function that adds a section to a page."""
 
 
 def gap_section(gap: Gap) -> Section:
-    """Methods beside a reference posterior: the picture, distances and sentences."""
+    """Section on methods beside a reference posterior: picture, distances and sentences."""
 
     def add(page: Page) -> None:
-        page.heading("Where there are no data: methods beside the reference posterior")
+        page.heading("In a gap between the data: methods beside the reference posterior")
         page.paragraph(" ".join(gap.sentences))
         page.figure(
             gap.figure(),
-            "30 points of a curve with a gap. In grey, 90 % of the functions of the posterior, by long chains of NUTS "
-            "that passed their checks; in blue, 90 % of those of each method. A method that is right covers the grey.",
+            "30 points of a curve with a gap. Grey: 90 % band of functions under the posterior, from long NUTS chains "
+            "that passed their convergence checks. Blue: the same band for each method. A correct method covers the "
+            "grey band.",
         )
         page.table(gap.rows)
         page.paragraph(
-            "Distance: sliced Wasserstein between functions, in units of that between the two halves of the reference. "
-            "Width in the gap: the standard deviation of functions there over that among the data, divided by the "
-            "same of the reference; 1 is right, below 1 too sure."
+            "Distance: sliced Wasserstein distance between functions, divided by that between the two halves of "
+            "the reference. Width in the gap: the standard deviation of functions in the gap over that among the data, "
+            "divided by the same ratio for the reference; 1 is correct, below 1 is overconfident."
         )
 
     return add

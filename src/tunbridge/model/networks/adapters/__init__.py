@@ -1,1 +1,1 @@
-"""Networks of other frameworks."""
+"""Adapters that make networks from modules of other frameworks."""

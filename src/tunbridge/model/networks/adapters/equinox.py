@@ -20,7 +20,7 @@ _STATEFUL = (nn.BatchNorm, nn.SpectralNorm, nn.StateIndex)
 
 
 class Equinox(Module):
-    """See `from_equinox`."""
+    """A network made from an Equinox module: see `from_equinox`."""
 
     weights: PyTree
     """The module's own weights: ``fit(..., init=tb.Params(network.weights))`` starts from there."""
@@ -28,21 +28,21 @@ class Equinox(Module):
     static: PyTree = eqx.field(static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights and embeddings redrawn as N(0, 1/fan-in), the rest as the module has it."""
+        """Initial weights: weights and embeddings redrawn from N(0, 1/fan-in), the rest as in the module."""
         return redraw(key, self.weights, self.layout(self.weights))
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
-        """The module, mapped over the points."""
+        """Outputs of the module, mapped over the points."""
         module = eqx.combine(weights, self.constants, self.static)
         return jax.vmap(module)(x)
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Axes by layer: Equinox stores (out, in)."""
+        """Layout of each layer's weights: Equinox stores (out, in)."""
         module = eqx.combine(weights, self.constants, self.static)
         return jax.tree.map(_layer_layout, module, is_leaf=_is_layer)
 
     def with_outputs(self, num: int) -> "Equinox":
-        """Itself: its outputs are the module's."""
+        """Return self: the module fixes the number of outputs."""
         return self
 
 
@@ -77,14 +77,14 @@ def _is_layer(node: PyTree) -> bool:
 
 
 def _layer_layout(node: PyTree) -> PyTree:
-    """The layer with a `Leaf` in the place of each weight, and None elsewhere."""
+    """The layer with a `Leaf` in place of each weight, and None elsewhere."""
 
-    def one(path: tuple, leaf: PyTree) -> Leaf | None:
+    def describe(path: tuple, leaf: PyTree) -> Leaf | None:
         if not eqx.is_inexact_array(leaf) and not isinstance(leaf, jax.ShapeDtypeStruct):
             return None
         return _leaf(node, path[-1].name if path else "", leaf.ndim)
 
-    return jax.tree_util.tree_map_with_path(one, node)
+    return jax.tree_util.tree_map_with_path(describe, node)
 
 
 def _leaf(layer: PyTree, name: str, ndim: int) -> Leaf:

@@ -30,13 +30,13 @@ _KNOWN = (*_DENSE, *_GENERAL, *_NORMS, "Conv", "ConvTranspose", "Einsum", "Embed
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Held:
-    """A module that need not be hashable, as a static field: equal only to itself."""
+    """Holds a module, hashable or not, as a static field: equal only to itself."""
 
     module: Any
 
 
 class Linen(Module):
-    """See `from_flax`."""
+    """A network made from a Flax Linen module: see `from_flax`."""
 
     weights: PyTree
     """The collection "params": ``fit(..., init=tb.Params(network.weights))`` starts from there."""
@@ -46,25 +46,25 @@ class Linen(Module):
     flags: tuple[tuple[str, bool], ...] = eqx.field(static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights from the module's own initialisers."""
+        """Initial weights from the module's own initialisers."""
         return _drawn(self.held.module, key, x, self.flags).get("params", {})
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
-        """The module in evaluation mode, its other collections as they were."""
+        """Outputs of the module in evaluation mode, with its other collections unchanged."""
         with jax.numpy_rank_promotion("allow"):
             return self.held.module.apply({"params": weights, **self.constants}, x, **dict(self.flags))
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Axes by layer: Flax stores (in, out), and a convolution's window before them."""
+        """Layout of each layer's weights: Flax stores (in, out), and a convolution's window before them."""
         return self.leaves.tree
 
     def with_outputs(self, num: int) -> "Linen":
-        """Itself: its outputs are the module's."""
+        """Return self: the module fixes the number of outputs."""
         return self
 
 
 class NNX(Module):
-    """See `from_flax`."""
+    """A network made from a Flax NNX module: see `from_flax`."""
 
     weights: PyTree
     """The module's own nnx.Param: ``fit(..., init=tb.Params(network.weights))`` starts from there."""
@@ -74,39 +74,40 @@ class NNX(Module):
     flags: tuple[tuple[str, bool], ...] = eqx.field(static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights and embeddings redrawn as N(0, 1/fan-in), the rest as the module has it."""
+        """Initial weights: weights and embeddings redrawn from N(0, 1/fan-in), the rest as in the module."""
         return redraw(key, self.weights, self.layout(self.weights))
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
-        """The module in evaluation mode, its other variables as they were."""
+        """Outputs of the module in evaluation mode, with its other variables unchanged."""
         nnx = framework("flax", "flax.nnx")
         with jax.numpy_rank_promotion("allow"):
             return nnx.merge(self.graph, weights, self.constants)(x, **dict(self.flags))
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Axes by layer: Flax stores (in, out), and a convolution's window before them."""
+        """Layout of each layer's weights: Flax stores (in, out), and a convolution's window before them."""
         return self.leaves.tree
 
     def with_outputs(self, num: int) -> "NNX":
-        """Itself: its outputs are the module's."""
+        """Return self: the module fixes the number of outputs."""
         return self
 
 
 def from_flax(module: Any, x: Any = None, *, variables: PyTree | None = None) -> Linen | NNX:
     """A network from a Flax module that maps (points, ...features) to (points, outputs).
 
-    It runs in evaluation mode: dropout is off, and all but parameters (running statistics, constants) stays as it is.
-    A module is told so by whichever of ``train=False``, ``training=False``, ``is_training=False``,
-    ``deterministic=True`` and ``use_running_average=True`` its call takes, an NNX module also by ``eval()`` on a copy.
+    It runs in evaluation mode: dropout is off, and everything but the parameters (running statistics, constants) stays
+    fixed. This mode is set by whichever of ``train=False``, ``training=False``, ``is_training=False``,
+    ``deterministic=True`` and ``use_running_average=True`` the module's call takes; for an NNX module also by
+    ``eval()`` on a copy.
 
     Parameters
     ----------
     module
         A ``flax.linen.Module`` or a ``flax.nnx.Module``.
     x
-        Example inputs of at least one point. Linen modules need them to know their layers; NNX modules take none.
+        Example inputs of at least one point. Linen modules need them to determine their layers; NNX modules take none.
     variables
-        A Linen module's variables, as its ``init`` gives them; None draws them with ``jax.random.key(0)``.
+        A Linen module's variables, as its ``init`` returns them; None draws them with ``jax.random.key(0)``.
 
     Examples
     --------
@@ -163,7 +164,7 @@ def _from_nnx(module: Any) -> NNX:
 
 
 def _flags(module: Any) -> tuple[tuple[str, bool], ...]:
-    """Those of `_EVALUATION` that a module's call takes, and that no field of the same name settles already."""
+    """Entries of `_EVALUATION` that a module's call takes and that no field of the same name already sets."""
     taken = inspect.signature(type(module).__call__).parameters
     settled = {name for name in _EVALUATION if isinstance(getattr(module, name, None), bool)}
     return tuple((name, value) for name, value in _EVALUATION.items() if name in taken and name not in settled)
@@ -181,7 +182,7 @@ def _drawn(module: Any, key: Key, x: Array, flags: tuple[tuple[str, bool], ...])
 
 
 def _recording(layers: dict[tuple, Any]) -> Any:
-    """An interceptor that notes the layer at each path as it is first called."""
+    """An interceptor that records the layer at each path when it is first called."""
 
     def intercept(call: Any, args: tuple, kwargs: dict, context: Any) -> Any:
         if context.method_name == "__call__":
@@ -196,7 +197,7 @@ def _layout(weights: PyTree, layers: dict[tuple, Any]) -> Leaves:
 
 
 def _leaf(layer: Any, name: str, ndim: int) -> Leaf:
-    """What a layer that Flax itself defines says of its parameter; a class derived from it may mean another thing."""
+    """Axes of a parameter of one of Flax's own layers; "unknown" for subclasses, which may use them differently."""
     kind, source = type(layer).__name__, type(layer).__module__
     if not source.startswith("flax.") or kind not in _KNOWN:
         return Leaf("unknown")
@@ -225,7 +226,7 @@ def _kernel(layer: Any, kind: str) -> Leaf:
 
 
 def _general(layer: Any, kind: str) -> Leaf:
-    """Batch axes, which have weights of their own, then the axes summed over, then the features."""
+    """Axes of a general dense kernel: batch axes, which have their own weights, then summed axes, then features."""
     linen = kind == "DenseGeneral"
     batch = _count(layer.batch_dims) if linen else len(layer.batch_axis)
     summed = batch + _count(layer.axis)

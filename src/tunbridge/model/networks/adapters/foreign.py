@@ -1,4 +1,4 @@
-"""What adapters share: finding a framework that may not be installed, and weights named by their paths."""
+"""Helpers of the adapters: imports of optional frameworks, and weights named by their paths."""
 
 import importlib
 import types
@@ -13,7 +13,7 @@ from tunbridge.model.networks.layout import Leaf, Leaves
 
 
 def framework(name: str, module: str | None = None) -> types.ModuleType:
-    """A framework, or a module of it; InputError with the command that installs it."""
+    """Import a framework, or a module of it; InputError with the command that installs it if it is missing."""
     try:
         return importlib.import_module(module or name)
     except ImportError as error:
@@ -25,7 +25,7 @@ def framework(name: str, module: str | None = None) -> types.ModuleType:
 
 
 def nested(flat: Mapping[tuple, Any]) -> PyTree:
-    """Dictionaries in dictionaries, from values by path."""
+    """Nested dictionaries, from values by path."""
     tree: dict = {}
     for path, value in flat.items():
         node = tree
@@ -41,14 +41,14 @@ def flattened(tree: PyTree) -> dict[tuple, Any]:
 
 
 def described(weights: PyTree, describe: Callable[[tuple, int], Leaf]) -> Leaves:
-    """The layout of weights in nested dictionaries, from each one's path and number of axes.
+    """Layout of weights in nested dictionaries, from each one's path and number of axes.
 
-    A `Leaf` that speaks of more or fewer axes than there are (a layer lifted over a stack of layers) is not believed.
+    A `Leaf` that names more or fewer axes than there are (a layer lifted over a stack of layers) becomes "unknown".
     """
 
-    def one(path: tuple, leaf: Any) -> Leaf:
-        said = describe(tuple(entry.key for entry in path), leaf.ndim)
-        axes = sorted(said.inputs + said.outputs + said.shared)
-        return said if axes == list(range(leaf.ndim)) else Leaf("unknown")
+    def role_of(path: tuple, leaf: Any) -> Leaf:
+        role = describe(tuple(entry.key for entry in path), leaf.ndim)
+        axes = sorted(role.inputs + role.outputs + role.shared)
+        return role if axes == list(range(leaf.ndim)) else Leaf("unknown")
 
-    return Leaves.of(jax.tree_util.tree_map_with_path(one, weights))
+    return Leaves.of(jax.tree_util.tree_map_with_path(role_of, weights))

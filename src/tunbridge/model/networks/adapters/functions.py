@@ -13,14 +13,14 @@ from tunbridge.model.networks.layout import Leaf, Leaves
 
 
 class Functions(Module):
-    """See `from_functions`."""
+    """A network made from two functions: see `from_functions`."""
 
     make: Callable[[Key, Array], PyTree] = eqx.field(static=True)
     call: Callable[[PyTree, Array], Array] = eqx.field(static=True)
     leaves: Leaves | None
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights from the user's first function."""
+        """Initial weights from the user's first function."""
         return self.make(key, x)
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
@@ -31,17 +31,17 @@ class Functions(Module):
         """The user's layout; "unknown" for every leaf where none was given."""
         if self.leaves is None:
             return jax.tree.map(lambda _: Leaf("unknown"), weights)
-        given, wanted = (str(jax.tree.structure(tree)) for tree in (self.leaves.tree, weights))
-        if given != wanted:
+        given, expected = (str(jax.tree.structure(tree)) for tree in (self.leaves.tree, weights))
+        if given != expected:
             raise InputError(
-                f"a layout of the weights' structure, {wanted}",
+                f"a layout of the weights' structure, {expected}",
                 given,
-                "Give one tb.networks.Leaf an array of weights.",
+                "Give one tb.networks.Leaf per array of weights.",
             )
         return self.leaves.tree
 
     def with_outputs(self, num: int) -> "Functions":
-        """Itself: its outputs are what the function gives."""
+        """Return self: the function fixes the number of outputs."""
         return self
 
 
@@ -55,11 +55,11 @@ def from_functions(
     Parameters
     ----------
     init
-        ``init(key, x)`` gives a pytree of weights.
+        ``init(key, x)`` returns a pytree of weights.
     apply
-        ``apply(weights, x)`` gives outputs (points, outputs).
+        ``apply(weights, x)`` returns outputs (points, outputs).
     layout
-        A `Leaf` for each array of weights. Without it, what needs one (fan-in scales, dropout masks) is refused.
+        A `Leaf` for each array of weights. Without it, whatever needs one (fan-in scales, dropout masks) is refused.
 
     Examples
     --------
@@ -71,5 +71,5 @@ def from_functions(
     if layout is None:
         return Functions(init, apply, None)
     if not all(isinstance(leaf, Leaf) for leaf in jax.tree.leaves(layout)):
-        raise InputError("a pytree of tb.networks.Leaf", f"{layout}", "Give one Leaf an array of weights.")
+        raise InputError("a pytree of tb.networks.Leaf", f"{layout}", "Give one Leaf per array of weights.")
     return Functions(init, apply, Leaves.of(layout))

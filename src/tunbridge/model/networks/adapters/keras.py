@@ -20,7 +20,7 @@ _KNOWN = ("Dense", "EinsumDense", "Embedding", *_NORMS, *_CELLS, *_WINDOWS, *_TR
 
 
 class _Held:
-    """A model as a static field: equal only to itself, and by its configuration part of a run's fingerprint."""
+    """Holds a model as a static field: equal only to itself; its configuration is part of a run's fingerprint."""
 
     __slots__ = ("__name__", "model")
 
@@ -32,7 +32,7 @@ class _Held:
 
 
 class Keras(Module):
-    """See `from_keras`."""
+    """A network made from a Keras model: see `from_keras`."""
 
     weights: PyTree
     """The model's own trainable weights: ``fit(..., init=tb.Params(network.weights))`` starts from there."""
@@ -42,11 +42,11 @@ class Keras(Module):
     paths: tuple[tuple[str, ...], ...] = eqx.field(static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights and embeddings redrawn as N(0, 1/fan-in), the rest as the model has it."""
+        """Initial weights: weights and embeddings redrawn from N(0, 1/fan-in), the rest as in the model."""
         return redraw(key, self.weights, self.layout(self.weights))
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
-        """The model with ``training=False``."""
+        """Outputs of the model with ``training=False``."""
         by_path = flattened(weights)
         trainable = [by_path[path] for path in self.paths]
         with jax.numpy_rank_promotion("allow"):
@@ -54,11 +54,11 @@ class Keras(Module):
         return outputs
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Axes by layer: Keras stores (in, out), and a convolution's window before them."""
+        """Layout of each layer's weights: Keras stores (in, out), and a convolution's window before them."""
         return self.leaves.tree
 
     def with_outputs(self, num: int) -> "Keras":
-        """Itself: its outputs are the model's."""
+        """Return self: the model fixes the number of outputs."""
         return self
 
 
@@ -66,7 +66,7 @@ def from_keras(model: Any) -> Keras:
     """A network from a built Keras 3 model that maps (points, ...features) to (points, outputs).
 
     Its trainable variables are the weights, named by their paths. It runs with ``training=False``: dropout is off, and
-    what is not trainable (running statistics, layers with ``trainable=False``) stays as it is.
+    everything that is not trainable (running statistics, layers with ``trainable=False``) stays fixed.
 
     Keras must run on JAX: set ``KERAS_BACKEND=jax`` before it is imported.
 
@@ -106,7 +106,7 @@ def from_keras(model: Any) -> Keras:
 def _configuration(model: Any) -> str:
     try:
         return model.to_json()
-    except (NotImplementedError, TypeError, ValueError):  # a class of the user's that does not say how it was made
+    except (NotImplementedError, TypeError, ValueError):  # a user's class without a configuration
         return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
@@ -117,13 +117,13 @@ def _refuse_same_names(paths: tuple[tuple[str, ...], ...]) -> None:
 
 
 def _owners(model: Any) -> dict[int, Any]:
-    """The innermost layer that holds each variable: layers come before the layers they are made of."""
+    """Innermost layer of each variable: outer layers come first in the list, and inner ones overwrite them."""
     layers = model._flatten_layers(include_self=False, recursive=True)
     return {id(variable): layer for layer in layers for variable in layer.trainable_variables}
 
 
 def _leaf(layer: Any, name: str, ndim: int) -> Leaf:
-    """What a layer that Keras itself defines says of its variable; a class derived from it may mean another thing."""
+    """Axes of a variable of one of Keras's own layers; "unknown" for subclasses, which may use them differently."""
     kind, source = type(layer).__name__, type(layer).__module__
     if not source.startswith("keras.") or kind not in _KNOWN:
         return Leaf("unknown")
@@ -148,7 +148,7 @@ def _kernel(layer: Any, kind: str, name: str) -> Leaf:
 
 
 def _window(rank: int, kind: str, name: str) -> Leaf:
-    """A depthwise kernel sums over its window alone; a transposed one stores (out, in)."""
+    """Axes of a convolution's kernel: a depthwise one sums over its window alone, a transposed one stores (out, in)."""
     window, first, second = tuple(range(rank)), rank, rank + 1
     if name == "depthwise_kernel" or (kind.startswith("Depthwise") and name == "kernel"):
         return Leaf("weight", outputs=(first, second), shared=window)

@@ -1,4 +1,4 @@
-"""A network from a module of whatever framework it comes from."""
+"""A network from a module of any supported framework."""
 
 import sys
 from typing import Any
@@ -14,14 +14,14 @@ from tunbridge.model.networks.adapters.torch.network import from_torch
 
 
 def from_module(module: Any, x: Any = None) -> Network:
-    """A network from an Equinox, Flax, Keras or PyTorch module; one of Tunbridge's stays as it is.
+    """A network from an Equinox, Flax, Keras or PyTorch module; Tunbridge's own networks are returned unchanged.
 
     Parameters
     ----------
     module
         The module.
     x
-        Some rows, which Flax's Linen modules need.
+        Some rows of inputs; only Flax's Linen modules need them.
     """
     if _made_by("torch.nn", module):
         return from_torch(module)
@@ -38,5 +38,5 @@ def from_module(module: Any, x: Any = None) -> Network:
 
 
 def _made_by(framework: str, module: Any, base: str = "Module") -> bool:
-    """Whether it is of a framework's base class. One that is not imported cannot have made it."""
+    """Whether a module is of a framework's base class; a framework that is not imported cannot have made it."""
     return framework in sys.modules and isinstance(module, getattr(sys.modules[framework], base))

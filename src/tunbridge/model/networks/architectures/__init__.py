@@ -1,1 +1,1 @@
-"""Networks of this package."""
+"""The network architectures of this package."""

@@ -18,26 +18,26 @@ def _name(dtype: Any) -> str:
     try:
         if isinstance(dtype, jax.Array | np.ndarray):
             raise TypeError("an array")
-        found = jnp.dtype(dtype)
+        parsed = jnp.dtype(dtype)
     except TypeError as error:
         raise InputError('a dtype such as "bfloat16"', repr(dtype), "Check its name.") from error
-    if not jnp.issubdtype(found, jnp.floating):
-        raise InputError("a floating-point dtype", found.name, 'Use "bfloat16".')
-    return found.name
+    if not jnp.issubdtype(parsed, jnp.floating):
+        raise InputError("a floating-point dtype", parsed.name, 'Use "bfloat16".')
+    return parsed.name
 
 
 class Cast(Module):
-    """A network that computes in another precision than its weights have.
+    """A network that computes in a precision other than that of its weights.
 
     Weights and floating-point x are rounded to `dtype` on the way in and outputs have the dtype of the weights, so that
-    weights, their gradients and what a method keeps of them stay in float32 while most of the work is done in `dtype`.
+    weights, their gradients and a method's state stay in float32 while most of the work is done in `dtype`.
 
     Parameters
     ----------
     network
-        Any network; `tunbridge.networks.Offset` goes around it, not inside.
+        Any network but `tunbridge.networks.Offset`, which goes around `Cast`: ``Offset(Cast(network))``.
     dtype
-        What it computes in. "float16" overflows above 65,504.
+        The dtype to compute in. "float16" overflows above 65,504.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class Cast(Module):
             raise InputError("Offset(Cast(network))", "Cast(Offset(network))", "Keep the exposure in full precision.")
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Those of the network, in their own precision."""
+        """Initial weights of the network, in their own precision."""
         return self.network.init(key, x)
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
@@ -66,11 +66,11 @@ class Cast(Module):
         return outputs.astype(jnp.result_type(*jax.tree.leaves(weights)))
 
     def layout(self, weights: PyTree) -> PyTree:
-        """That of the network."""
+        """Layout of the network's weights."""
         return self.network.layout(weights)
 
     def with_outputs(self, num: int) -> "Cast":
-        """The same with a network of `num` outputs, if it left the number open."""
+        """Return the same with a network of `num` outputs, if it left the number open."""
         return Cast(self.network.with_outputs(num), self.dtype)
 
     def _cast(self, leaf: Array) -> Array:

@@ -1,4 +1,4 @@
-"""LeNet-5."""
+"""LeNet-5, a small convolutional network."""
 
 import dataclasses
 
@@ -14,13 +14,13 @@ from tunbridge.model.networks.architectures import convolution
 from tunbridge.model.networks.architectures.mlp import ACTIVATIONS, check_activation
 
 _SIDE = 32
-"""Pixels along the side of an image, once it is padded."""
+"""Pixels along the side of a padded image."""
 
 
 class LeNet5(Module):
     """Two convolutions and three dense layers for images of at most 32 x 32 pixels :cite:p:`lecun1998gradient`.
 
-    6 and 16 filters of 5 x 5 pixels, each followed by the activation and the mean of 2 x 2, then 120 and 84 units and
+    6 and 16 filters of 5 x 5 pixels, each followed by the activation and 2 x 2 mean pooling, then 120 and 84 units and
     the outputs. Smaller images are padded with zeros to 32 x 32. For 28 x 28 grey pixels and 10 classes it has 61,706
     weights, ``{"convolutions": [...], "layers": [...]}``.
 
@@ -29,7 +29,7 @@ class LeNet5(Module):
     activation
         As for `MLP`.
     outputs
-        How many outputs; None takes what the likelihood needs.
+        Number of outputs; None takes what the likelihood needs.
 
     Examples
     --------
@@ -47,7 +47,7 @@ class LeNet5(Module):
         sizes.check(self)
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights truncated normal of variance 1/fan-in, biases 0."""
+        """Initial weights: truncated normal of variance 1/fan-in, with biases 0."""
         self._check(x)
         shapes = {
             "convolutions": [convolution.layer(5, 5, x.shape[-1], 6), convolution.layer(5, 5, 6, 16)],
@@ -70,7 +70,7 @@ class LeNet5(Module):
         return convolution.dense(last, z)
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Kernels (height, width, in, out), weights (in, out), biases (out,)."""
+        """Layout of kernels (height, width, in, out), weights (in, out) and biases (out,)."""
         return convolution.layout(weights)
 
     def with_outputs(self, num: int) -> "LeNet5":

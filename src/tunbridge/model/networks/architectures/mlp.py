@@ -32,7 +32,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 
 def check_activation(name: str) -> None:
-    """InputError unless there is an activation of this name."""
+    """Raise InputError unless there is an activation of this name."""
     if name not in ACTIVATIONS:
         raise InputError(f"an activation of {', '.join(ACTIVATIONS)}", repr(name), "Choose one of these.")
 
@@ -45,11 +45,11 @@ class MLP(Module):
     Parameters
     ----------
     hidden
-        Units of each hidden layer; () is a linear model with a bias.
+        Number of units of each hidden layer; () is a linear model with a bias.
     activation
-        One of `ACTIVATIONS`. Steps and signs are for priors: they have no gradient to learn by.
+        One of `ACTIVATIONS`. "step" and "sign" are for the study of priors: they have no gradient to learn from.
     outputs
-        How many outputs; None takes what the likelihood needs.
+        Number of outputs; None takes what the likelihood needs.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class MLP(Module):
         self.hidden, self.activation, self.outputs = hidden, activation, outputs
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights N(0, 1/fan-in), biases 0."""
+        """Initial weights from N(0, 1/fan-in), with biases 0."""
         if x.ndim != 2:
             raise InputError("x of shape (points, features) for an MLP", f"shape {x.shape}", "Flatten the features.")
         widths = (x.shape[1], *self.hidden, sizes.outputs(self))
@@ -93,7 +93,7 @@ class MLP(Module):
         return z @ last["weight"] + last["bias"][None]
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Weights (in, out), biases (out,)."""
+        """Layout of weights (in, out) and biases (out,)."""
         layer = {"weight": Leaf("weight", inputs=(0,), outputs=(1,)), "bias": Leaf("bias", outputs=(0,))}
         return {"layers": [layer for _ in weights["layers"]]}
 

@@ -1,4 +1,4 @@
-"""A network of rates: one column of x is how long, or how much, was counted over."""
+"""A network of log rates, with one column of x as the exposure: the time or amount over which events were counted."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ class Offset(Module):
     Parameters
     ----------
     network
-        *g*, which does not see the column.
+        *g*, which does not see the exposure column.
     column
-        Which one of x is the exposure: positive, in the user's units.
+        Index of the column of x that is the exposure: positive, in the user's units.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class Offset(Module):
     column: int = eqx.field(default=-1, static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Those of the network."""
+        """Initial weights of the network, from the other columns of x."""
         return self.network.init(key, self._rest(x))
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
@@ -49,15 +49,15 @@ class Offset(Module):
         return self.network.apply(weights, self._rest(x), key=key) + jnp.log(exposure)[:, None]
 
     def layout(self, weights: PyTree) -> PyTree:
-        """That of the network."""
+        """Layout of the network's weights."""
         return self.network.layout(weights)
 
     def with_outputs(self, num: int) -> "Offset":
-        """The same with a network of `num` outputs, if it left the number open."""
+        """Return the same with a network of `num` outputs, if it left the number open."""
         return Offset(self.network.with_outputs(num), self.column)
 
     def check(self, x: Any) -> None:
-        """InputError unless x has the column, others, and positive exposures."""
+        """Raise InputError unless x has the exposure column, other columns and positive exposures."""
         if x.ndim != 2 or not -x.shape[1] <= self.column < x.shape[1] or x.shape[1] < 2:
             raise InputError(
                 f"x (points, features) with an exposure in column {self.column} and others besides",

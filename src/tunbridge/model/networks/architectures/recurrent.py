@@ -19,8 +19,8 @@ from tunbridge.model.networks.layout import Leaf
 class CNNLSTM(Module):
     r"""An embedding, a convolution, and a long short-term memory :cite:p:`hochreiter1997long` for sequences of tokens.
 
-    The one of :cite:t:`izmailov2021what` for texts. The convolution sees whole windows only, and is followed by the
-    activation and by the largest of each `pool` positions. The memory reads the rest in order,
+    The text network of :cite:t:`izmailov2021what`. The convolution is unpadded, and followed by the activation and by
+    max pooling over `pool` positions. The memory reads the result in order,
 
     .. math::
 
@@ -34,19 +34,19 @@ class CNNLSTM(Module):
     Parameters
     ----------
     vocabulary
-        How many tokens there are.
+        Number of different tokens.
     embedding
-        Numbers that a token becomes.
+        Dimension of the embedding.
     filters, window
-        Of the convolution: how many, and how many tokens each sees.
+        Number of filters of the convolution, and of tokens that each sees.
     pool
-        How many positions become one; 1 leaves them as they are.
+        Number of positions pooled into one; 1 leaves them as they are.
     cells
-        Of the memory.
+        Size of the memory's state.
     activation
-        After the convolution; as for `MLP`.
+        Activation after the convolution; as for `MLP`.
     outputs
-        How many outputs; None takes what the likelihood needs.
+        Number of outputs; None takes what the likelihood needs.
 
     Examples
     --------
@@ -70,7 +70,7 @@ class CNNLSTM(Module):
         sizes.check(self, "vocabulary", "embedding", "filters", "window", "pool", "cells")
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Embeddings truncated normal of variance 1, other weights 1/fan-in, biases 0."""
+        """Initial weights: truncated normal of variance 1 for embeddings and 1/fan-in for others, with biases 0."""
         self._check(x)
         shapes = {
             "embedding": _unbiased(self.vocabulary, self.embedding),
@@ -91,7 +91,7 @@ class CNNLSTM(Module):
         return convolution.dense(weights["linear"], lstm(weights["lstm"], convolution.max_pool(z, self.pool, "VALID")))
 
     def layout(self, weights: PyTree) -> PyTree:
-        """The table (tokens, out), the kernel (length, in, out), weights (in, out), biases (out,)."""
+        """Layout of the table (tokens, out), the kernel (length, in, out), weights (in, out) and biases (out,)."""
         table = {"weight": Leaf("embedding", inputs=(0,), outputs=(1,))}
         return {**convolution.layout(weights), "embedding": table}
 
@@ -116,8 +116,8 @@ def _unbiased(*shape: int) -> PyTree:
 
 
 def lstm(weights: PyTree, x: Array) -> Array:
-    """The last state (points, cells) of a long short-term memory that has read x (points, length, features)."""
-    read = jnp.moveaxis(convolution.dense(weights["inputs"], x), 1, 0)
+    """Last state (points, cells) of a long short-term memory that reads x (points, length, features)."""
+    drive = jnp.moveaxis(convolution.dense(weights["inputs"], x), 1, 0)
 
     def step(carry: tuple[Array, Array], row: Array) -> tuple[tuple[Array, Array], None]:
         h, c = carry
@@ -125,6 +125,6 @@ def lstm(weights: PyTree, x: Array) -> Array:
         c = jax.nn.sigmoid(f + 1.0) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
         return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
 
-    start = jnp.zeros((x.shape[0], weights["state"]["weight"].shape[0]), read.dtype)
-    (h, _), _ = lax.scan(step, (start, start), read)
+    start = jnp.zeros((x.shape[0], weights["state"]["weight"].shape[0]), drive.dtype)
+    (h, _), _ = lax.scan(step, (start, start), drive)
     return h

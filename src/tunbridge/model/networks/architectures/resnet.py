@@ -17,7 +17,7 @@ _STAGES = 3
 
 
 class ResNet20(Module):
-    r"""A residual network without batch statistics: the one of :cite:t:`izmailov2021what`.
+    r"""A residual network without batch statistics, as in :cite:t:`izmailov2021what`.
 
     A convolution, then three stages of blocks :math:`\phi(x + F(x))` :cite:p:`he2016deep`, the mean over all pixels,
     and a linear layer. Every convolution has a bias and is followed by filter response normalisation with its threshold
@@ -29,15 +29,15 @@ class ResNet20(Module):
     Parameters
     ----------
     width
-        Channels of the first stage.
+        Number of channels of the first stage.
     blocks
-        Of each stage; *b* of them make 6 b + 2 layers.
+        Number of blocks per stage; *b* of them make 6 b + 2 layers.
     outputs
-        How many outputs; None takes what the likelihood needs.
+        Number of outputs; None takes what the likelihood needs.
     fused
-        Whether each convolution is one program of a GPU with its normalisation and activation: about twice as fast in
-        bfloat16 (`Cast`), for methods that take gradients alone. Curvature by layers and measured step sizes (SWAG's
-        too) refuse it.
+        Whether to fuse each convolution with its normalisation and activation into one GPU kernel: about twice as fast
+        in bfloat16 (`Cast`), for methods that need gradients only. Layer-wise curvature and measured step sizes
+        (SWAG's too) refuse it.
 
     Examples
     --------
@@ -56,7 +56,7 @@ class ResNet20(Module):
         sizes.check(self, "width", "blocks")
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Kernels truncated normal of variance 2/fan-in, biases, beta and tau 0, gamma 1."""
+        """Initial weights: kernels truncated normal of variance 2/fan-in, with biases, beta and tau 0 and gamma 1."""
         convolution.check_images(x, self)
         inputs, stages = self.width, []
         for stage in range(_STAGES):
@@ -94,7 +94,7 @@ class ResNet20(Module):
         return jnp.mean(z, axis=1)
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Kernels (height, width, in, out), the linear layer (in, out), biases and norms (out,)."""
+        """Layout of kernels (height, width, in, out), the linear layer (in, out), biases and norms (out,)."""
         return convolution.layout(weights)
 
     def with_outputs(self, num: int) -> "ResNet20":
@@ -102,10 +102,10 @@ class ResNet20(Module):
         return self if self.outputs is not None else dataclasses.replace(self, outputs=num)
 
     def normalised(self, weights: PyTree) -> list[tuple[str, str]]:
-        """The paths of (kernel, bias) of every convolution whose channels are normalised next.
+        """Paths of (kernel, bias) of every convolution whose channels are normalised next.
 
-        The function does not depend on the norm of a filter together with its bias, but for the 1e-6 in the
-        normalisation.
+        Apart from the 1e-6 in the normalisation, the function does not depend on the joint norm of a filter and its
+        bias.
         """
         kernels = [path for path, leaf in flatten_with_paths(weights) if len(leaf.shape) == 4]
         return [(path, f"{path.removesuffix('weight')}bias") for path in kernels]
@@ -124,7 +124,7 @@ def _block(inputs: int, outputs: int) -> PyTree:
 
 
 def residual(block: PyTree, x: Array) -> Array:
-    """A block of images (points, height, width, channels)."""
+    """Apply a residual block to images (points, height, width, channels)."""
     stride = 2 if "shortcut" in block else 1
     y = jax.nn.silu(_normalised(block["conv1"], block["norm1"], x, stride))
     y = _normalised(block["conv2"], block["norm2"], y)

@@ -14,25 +14,25 @@ from tunbridge.model.networks import sizes
 from tunbridge.model.networks.architectures import convolution
 
 _STAGES = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
-"""How many convolutions there are between pools, by depth."""
+"""Number of convolutions before each pool, by depth."""
 _CHANNELS = (64, 128, 256, 512, 512)
 
 
 class VGG(Module):
-    """Convolutions of 3 x 3 with ReLU, and pools between them :cite:p:`simonyan2015very`, as used for CIFAR.
+    """3 x 3 convolutions with ReLU, and max pooling between stages :cite:p:`simonyan2015very`, as used for CIFAR.
 
-    Five stages of 64, 128, 256, 512 and 512 channels, each followed by the largest of 2 x 2; then the mean over what
-    is left, and one linear layer in place of the three for large images. Nothing is normalised. Weights are
+    Five stages of 64, 128, 256, 512 and 512 channels, each followed by 2 x 2 max pooling; then the mean over all
+    remaining positions, and one linear layer in place of the three for large images. Nothing is normalised. Weights are
     ``{"stages": [[...], ...], "linear": {...}}``.
 
     Parameters
     ----------
     depth
-        11, 13, 16 or 19: the layers that the network has with three linear ones.
+        11, 13, 16 or 19: the number of layers that the network would have with three linear ones.
     width
-        What the channels are multiplied by.
+        Factor that multiplies the numbers of channels.
     outputs
-        How many outputs; None takes what the likelihood needs.
+        Number of outputs; None takes what the likelihood needs.
 
     Examples
     --------
@@ -54,7 +54,7 @@ class VGG(Module):
             raise InputError("a width that leaves a channel, 1/64 or more", repr(self.width), "Choose a larger one.")
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Kernels truncated normal of variance 2/fan-in, biases 0."""
+        """Initial weights: kernels truncated normal of variance 2/fan-in, with biases 0."""
         convolution.check_images(x, self)
         inputs, stages = x.shape[-1], []
         for num, full in zip(_STAGES[self.depth], _CHANNELS, strict=True):
@@ -75,7 +75,7 @@ class VGG(Module):
         return convolution.dense(weights["linear"], jnp.mean(z, axis=(1, 2)))
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Kernels (height, width, in, out), the linear layer (in, out), biases (out,)."""
+        """Layout of kernels (height, width, in, out), the linear layer (in, out) and biases (out,)."""
         return convolution.layout(weights)
 
     def with_outputs(self, num: int) -> "VGG":

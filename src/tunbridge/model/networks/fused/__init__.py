@@ -1,1 +1,1 @@
-"""A residual network of GPU programs."""
+"""A residual network whose layers are fused GPU kernels."""

@@ -1,1 +1,1 @@
-"""What is read from the program of a network, whoever wrote it."""
+"""Analysis and transformation of a network's traced program, whatever library the network is written in."""

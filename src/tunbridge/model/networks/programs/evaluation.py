@@ -1,4 +1,4 @@
-"""A network at one row, with what its weights multiply and the gradients by what they give."""
+"""Evaluation of a network at one row, with the activations and cotangents of its weight matrices."""
 
 from typing import Any
 
@@ -14,34 +14,35 @@ from tunbridge.model.networks.programs.walking import bind, called, constant_and
 
 
 class Evaluation:
-    """Outputs of a network at one row, the activations of its groups, and cotangents as they are asked for."""
+    """Outputs of a network at one row, the activations of its groups, and cotangents on demand."""
 
     def __init__(self, sites: Sites, weights: PyTree, x: Array):
         self._sites = sites
-        flat, back = ravel_pytree(weights)
+        flat, unravel = ravel_pytree(weights)
         shifts = {place: jnp.zeros(site.shape, flat.dtype) for place, site in sites.found.items()}
 
         def run(shifts: dict[Place, Array], rest: Array) -> tuple[Array, dict[Place, Array]]:
-            moved = back(flat.at[sites.rest].set(rest)) if len(sites.rest) else weights
+            moved = unravel(flat.at[sites.rest].set(rest)) if len(sites.rest) else weights
             activations: dict[Place, Array] = {}
             values = [*jax.tree.leaves(moved), x[None]]
             runner = _Runner(sites.found, shifts, activations)
             (outputs,) = runner.run(sites.program, values, ())
             return outputs, activations
 
-        self.outputs, self._pullback, found = jax.vjp(run, shifts, flat[sites.rest], has_aux=True)
-        self.activations = [self._activations(group, found, flat.dtype) for group in sites.groups]
-        """Of each group, (positions, inputs), with a 1 for the bias, in the weights' own precision."""
+        self.outputs, self._pullback, activations = jax.vjp(run, shifts, flat[sites.rest], has_aux=True)
+        self.activations = [self._activations(group, activations, flat.dtype) for group in sites.groups]
+        """Activations of each group, (positions, inputs), with a 1 for the bias, in the weights' own precision."""
 
-    def _activations(self, group: Group, found: dict[Place, Array], dtype: Any) -> Array:
-        parts = [found[place].reshape(-1, found[place].shape[-1]) for place in group.places]
+    def _activations(self, group: Group, activations: dict[Place, Array], dtype: Any) -> Array:
+        parts = [activations[place].reshape(-1, activations[place].shape[-1]) for place in group.places]
         a = jnp.concatenate(parts).astype(dtype)
         return jnp.concatenate([a, jnp.ones((len(a), 1), a.dtype)], axis=1) if group.biased else a
 
     def cotangents(self, columns: Array) -> tuple[list[Array], Array]:
-        """For each of some combinations (columns, outputs) of the outputs: its derivative by what the groups give.
+        """Derivatives of linear combinations (columns, outputs) of the network's outputs.
 
-        That is (columns, positions, outputs) for each group, and its gradient by the other weights, (columns, rest).
+        They are with respect to each group's results, (columns, positions, outputs), and to the weights that belong to
+        no group, (columns, rest).
         """
         shifts, rest = jax.vmap(self._pullback)(columns)
         return [
@@ -51,22 +52,22 @@ class Evaluation:
 
     def _columns(self, place: Place, values: Array) -> Array:
         site = self._sites.found[place]
-        one = site.columns
+        reshape = site.columns
         for _ in range(site.depth + 1):
-            one = jax.vmap(one)
-        split = one(values)
-        return split.reshape(len(values), -1, split.shape[-1])
+            reshape = jax.vmap(reshape)
+        columns = reshape(values)
+        return columns.reshape(len(values), -1, columns.shape[-1])
 
 
 class _Runner:
-    """A program run with shifts added at its sites, noting what the weights multiply there."""
+    """Runs a program with shifts added to the results of its sites, and records the sites' activations."""
 
-    def __init__(self, found: dict[Place, Site], shifts: dict[Place, Array], activations: dict[Place, Array]):
-        self.found, self.shifts, self.activations = found, shifts, activations
-        self._on_the_way = {place[:depth] for place in found for depth in range(len(place))}
+    def __init__(self, sites: dict[Place, Site], shifts: dict[Place, Array], activations: dict[Place, Array]):
+        self.found, self.shifts, self.activations = sites, shifts, activations
+        self._on_the_way = {place[:depth] for place in sites for depth in range(len(place))}
 
     def run(self, program: ClosedJaxpr, values: list[Array], place: Place) -> list[Array]:
-        """The program's results."""
+        """Run a program and return its results."""
 
         def equation(number: int, eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
             return self._equation(eqn, operands, (*place, number))

@@ -1,8 +1,8 @@
-r"""A network whose weights are not one value: noise enters where weights meet data.
+r"""Networks with random weights: noise enters where weights meet data.
 
-With independent normal weights :math:`w \sim N(\mu, \sigma^2)` what a matrix product gives is normal itself,
-:math:`N(a \mu, a^2 \sigma^2)`, and can be drawn afresh for every row (`Local`); or each row flips the signs of one
-common deviation at random (`Flipped`). Both follow the means and the deviations of weights through the network's
+With independent normal weights :math:`w \sim N(\mu, \sigma^2)` the result of a matrix product is itself normal,
+:math:`N(a \mu, a^2 \sigma^2)`, and can be drawn independently for every row (`Local`); or each row flips the signs of
+one shared deviation at random (`Flipped`). Both follow the means and the deviations of weights through the network's
 program side by side, as long as they are only reordered, up to the product.
 """
 
@@ -22,14 +22,14 @@ from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.networks.programs.walking import CALLS, REORDERINGS, bind, called, constant_and_carried, walk
 
 Pair = tuple[Array, Array | None]
-"""A value, and what travels beside it if it is weights of which there is a spread."""
+"""A value and, if it is random weights, their variances or deviation; else None."""
 
 
 def eligible(sites: Sites, like: PyTree, *, once: bool) -> tuple[bool, ...]:
-    """Which leaves are of one product or convolution and its bias alone; with `once`, of one position.
+    """Which leaves are used only in a single product or convolution and its bias; with `once`, at a single position.
 
-    A weight that meets several positions of one row gives them correlated outputs, which noise of their own would
-    take for independent ones.
+    A weight used at several positions of one row correlates their outputs, which independent noise per position would
+    ignore.
     """
     chosen = np.zeros(size(like), bool)
     for group in sites.groups:
@@ -42,14 +42,14 @@ def eligible(sites: Sites, like: PyTree, *, once: bool) -> tuple[bool, ...]:
 
 
 class Perturbed(abc.ABC):
-    """Runs a network's program.
+    """Runs a network's program with noise in its weights.
 
     Parameters
     ----------
     program
-        Of weights and inputs.
+        The network's program, a function of weights and inputs.
     key
-        Of the noise.
+        Random key of the noise.
     """
 
     def __init__(self, program: ClosedJaxpr, key: Key):
@@ -57,10 +57,10 @@ class Perturbed(abc.ABC):
 
     @abc.abstractmethod
     def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
-        """What an equation gives whose operand `side` is weights with something beside them."""
+        """Result of an equation whose operand `side` is random weights, with `beside` their variances or deviation."""
 
     def outputs(self, weights: PyTree, beside: PyTree, x: Array) -> Array:
-        """The network's outputs; leaves of `beside` are None where weights are what they are."""
+        """The network's outputs; leaves of `beside` are None where weights are not random."""
         pairs = list(zip(jax.tree.leaves(weights), beside, strict=True))
         ((outputs, _),) = self._run(self.program, [*pairs, (x, None)], self.key)
         return outputs
@@ -91,8 +91,8 @@ class Perturbed(abc.ABC):
         carry, rows = ([value for value, _ in part] for part in (pairs[num : num + carried], pairs[num + carried :]))
 
         def step(carry: list[Array], row: list[Array]) -> tuple[list[Array], list[Array]]:
-            rest = [(value, None) for value in (*carry, *row)]
-            results = [value for value, _ in self._run(inner, [*pairs[:num], *rest], key)]
+            varying = [(value, None) for value in (*carry, *row)]
+            results = [value for value, _ in self._run(inner, [*pairs[:num], *varying], key)]
             return results[:carried], results[carried:]
 
         settings = {"length": eqn.params["length"], "reverse": eqn.params["reverse"]}
@@ -101,13 +101,13 @@ class Perturbed(abc.ABC):
 
 
 class Local(Perturbed):
-    """Draws what a product gives, from its mean and variance :cite:p:`kingma2015variational`; beside: variances.
+    """Draws each product from its mean and variance :cite:p:`kingma2015variational`; `beside` holds variances.
 
-    The program may be of many rows at once.
+    The program may take many rows at once.
     """
 
     def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
-        r""":math:`a \mu + \sqrt{a^2 \sigma^2} \, \varepsilon`."""
+        r"""Return :math:`a \mu + \sqrt{a^2 \sigma^2} \, \varepsilon`."""
         (mean,) = bind(eqn, operands)
         other = _other(eqn, operands[1 - side], jnp.square)
         (variance,) = bind(eqn, [beside, other] if side == 0 else [other, beside])
@@ -116,13 +116,13 @@ class Local(Perturbed):
 
 
 class Flipped(Perturbed):
-    """Flips signs of one common deviation :cite:p:`wen2018flipout`; beside: the deviation.
+    """Flips the signs of one shared deviation :cite:p:`wen2018flipout`; `beside` holds the deviation.
 
-    The program is of one row.
+    The program takes one row.
     """
 
     def meet(self, eqn: JaxprEqn, operands: list[Array], side: int, beside: Array, key: Key) -> Array:
-        r""":math:`a \mu + ((a \circ s) \Delta) \circ r` with signs s of the inputs, r of the outputs."""
+        r"""Return :math:`a \mu + ((a \circ s) \Delta) \circ r` with signs s of the inputs, r of the outputs."""
         (mean,) = bind(eqn, operands)
         data = operands[1 - side]
         inputs, outputs = _axes(eqn, side, data.ndim, mean.ndim)
@@ -133,7 +133,7 @@ class Flipped(Perturbed):
 
 
 def _other(eqn: JaxprEqn, data: Array, change: Callable[[Array], Array]) -> Array:
-    """The data that a deviation meets: changed where they are multiplied, 0 where a bias is added to them."""
+    """The data that `beside` acts on: transformed by `change` in a product, 0 where a bias is added."""
     return jnp.zeros_like(data) if eqn.primitive.name == "add" else change(data)
 
 

@@ -1,4 +1,4 @@
-"""Which weights meet the inputs themselves, and which the hidden units: read from the program, not from names."""
+"""Which weights act on the inputs and which on hidden units: read from the traced program, not from names."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from tunbridge.core.types import Network, PyTree
 from tunbridge.model.networks.programs.walking import walk
 
 _INPUTS = "inputs"
-"""The mark of whatever depends on x."""
+"""The mark of values that depend on x."""
 
 
 def reads_inputs(network: Network, weights: PyTree, x: Any, layout: PyTree) -> PyTree:
@@ -28,7 +28,7 @@ def reads_inputs(network: Network, weights: PyTree, x: Any, layout: PyTree) -> P
 
 
 def _follow(program: ClosedJaxpr, marks: list[frozenset], heavy: frozenset, met: dict[int, bool]) -> list[frozenset]:
-    """Carry marks through a program, and note what each weight meets first. Gives the marks of its results."""
+    """Carry marks through a program and record what each weight meets first; returns the marks of its results."""
     nothing: frozenset = frozenset()
 
     def equation(_: int, eqn: JaxprEqn, operands: list[frozenset]) -> list[frozenset]:
@@ -52,11 +52,11 @@ def _inner(params: dict) -> ClosedJaxpr | None:
 
 
 def _meet(operands: list[frozenset], heavy: frozenset, met: dict[int, bool]) -> None:
-    """A weight that has touched nothing yet meets something that depends on x."""
-    for own in operands:
-        fresh = own & heavy
-        if len(own) != 1 or not fresh or next(iter(own)) in met:
+    """Record each weight that meets a value that depends on x for the first time."""
+    for marks in operands:
+        fresh = marks & heavy
+        if len(marks) != 1 or not fresh or next(iter(marks)) in met:
             continue
         for other in operands:
             if _INPUTS in other:
-                met[next(iter(own))] = not (other & heavy)
+                met[next(iter(marks))] = not (other & heavy)

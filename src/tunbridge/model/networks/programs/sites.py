@@ -2,8 +2,8 @@ r"""Where weights meet data, found from a network's jaxpr whatever library it is
 
 A *site* is an equation of the network's program in which weights multiply something else: a matrix product, a
 convolution, a row taken from a table. There the gradient of an output is a sum over positions of an activation times a
-cotangent, :math:`\sum_p a_p g_p^\top`, and need not be built. To follow the weights, an array of their numbers goes
-through the program in their place as long as they are only reordered: transposed, reshaped, sliced, joined.
+cotangent, :math:`\sum_p a_p g_p^\top`, and need not be built. To follow the weights, an array of their indices is
+passed through the program in their place as long as they are only reordered: transposed, reshaped, sliced, joined.
 """
 
 import dataclasses
@@ -22,19 +22,19 @@ from tunbridge.core.types import PyTree
 from tunbridge.model.networks.programs.walking import CALLS, REORDERINGS, called, constant_and_carried, walk
 
 Place = tuple[int, ...]
-"""Of an equation: its number in the program, in the program called there, and so on."""
+"""Position of an equation: its index in the program, then in the program called there, and so on."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _View:
-    """A value that is weights in another order: the number of each."""
+    """A value that consists of weights in another order: the index of each."""
 
     index: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Sum:
-    """A value that is a site's outputs in another order: the site, and the column of each."""
+    """A value that consists of a site's outputs in another order: the site, and the column of each entry."""
 
     place: Place
     column: np.ndarray
@@ -45,34 +45,34 @@ class Site:
     """An equation in which weights multiply something else."""
 
     index: np.ndarray
-    """The number of each weight, (inputs, outputs)."""
+    """Index of each weight, (inputs, outputs)."""
     activations: Callable[[list[Array]], Array]
-    """The equation's operands to what the weights multiply, (positions, inputs)."""
+    """Maps the equation's operands to what the weights multiply, (positions, inputs)."""
     columns: Callable[[Any], Any]
-    """A value of the shape of the equation's outputs as (positions, outputs)."""
+    """Reshapes a value of the shape of the equation's outputs to (positions, outputs)."""
     shape: tuple[int, ...]
-    """Of the equation's outputs, with the steps of the loops around it in front."""
+    """Shape of the equation's outputs, with the lengths of the loops around it in front."""
     depth: int
-    """How many loops it is in."""
+    """Number of loops around the equation."""
     kind: str
-    """The equation's name."""
+    """Name of the equation's primitive."""
     bias: np.ndarray | None = None
-    """The number of the weight that is added to each output."""
+    """Index of the weight that is added to each output."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Group:
-    """One matrix of weights and the sites where it is used, with a row for the bias where there is one."""
+    """One weight matrix and the sites where it is used, with a row for the bias if there is one."""
 
     index: np.ndarray
-    """The number of each weight, (inputs, outputs); the last row is the bias."""
+    """Index of each weight, (inputs, outputs); if `biased`, the last row is the bias."""
     biased: bool
     places: tuple[Place, ...]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sites:
-    """A network's groups in the order in which it uses them, and the numbers of all other weights."""
+    """A network's groups in the order in which it uses them, and the indices of all other weights."""
 
     groups: tuple[Group, ...]
     rest: np.ndarray
@@ -81,14 +81,14 @@ class Sites:
 
 
 def find(apply: Callable[[PyTree, Array], Array], weights: PyTree, x: Any) -> Sites:
-    """The sites of a network.
+    """Find the sites of a network.
 
     Parameters
     ----------
     apply
-        Of the network: weights and inputs (points, ...) to outputs (points, outputs).
+        The network's function from weights and inputs (points, ...) to outputs (points, outputs).
     weights
-        They, or their shapes.
+        The weights, or their shapes.
     x
         One row of inputs without the axis of points, or its shape.
     """
@@ -112,7 +112,7 @@ class _Search:
         """Which weights are used other than at a site."""
 
     def walk(self, program: ClosedJaxpr, values: list, place: Place, steps: tuple[int, ...]) -> list:
-        """What is known of a program's results, given what is known of its operands; None is nothing."""
+        """Return what is known of a program's results, given what is known of its operands; None is unknown."""
 
         def equation(number: int, eqn: JaxprEqn, operands: list) -> list:
             if all(operand is None for operand in operands):
@@ -128,8 +128,8 @@ class _Search:
         name, nothing = eqn.primitive.name, [None] * len(eqn.outvars)
         if name == "custom_vjp_call" and "pallas_call" in str(eqn.params["call_jaxpr"]):
             raise InputError(
-                "layers whose products can be found, for curvature by layers",
-                "weights that enter a program of a GPU, as with fused=True",
+                "layers whose matrix products can be found, for curvature by layers",
+                "weights that are used inside a GPU kernel, as with fused=True",
                 "Use fused=False.",
             )
         if name == "convert_element_type":
@@ -162,7 +162,7 @@ class _Search:
         return [_Sum(operands[0].place, np.asarray(part)) for part in parts]
 
     def _biased(self, operands: list) -> _Sum | None:
-        """A site's outputs with a bias, if that is what is added."""
+        """The site's outputs if what is added to them is their bias, which is recorded; else None."""
         kinds = {type(operand): operand for operand in operands}
         if len(operands) != 2 or set(kinds) != {_View, _Sum}:
             return None
@@ -191,7 +191,7 @@ class _Search:
 
 
 def _grouped(search: _Search) -> tuple[tuple[Group, ...], np.ndarray]:
-    """Matrices used in one orientation only, and the numbers of what is left."""
+    """Weight matrices used in one orientation only, and the indices of all other weights."""
     merged: dict[bytes, tuple[np.ndarray, bool, list[Place]]] = {}
     for place in sorted(search.found):
         site = search.found[place]
@@ -228,7 +228,7 @@ def _as_outputs(site: Site, columns: np.ndarray, eqn: JaxprEqn) -> np.ndarray:
 
 
 def _product(eqn: JaxprEqn, operands: list) -> Site | None:
-    """A matrix product without batch axes of the weights."""
+    """The site of a matrix product; None if it has batch axes."""
     contracted, batch = eqn.params["dimension_numbers"]
     if batch[0] or batch[1]:
         return None
@@ -247,15 +247,15 @@ def _product(eqn: JaxprEqn, operands: list) -> Site | None:
         return jnp.transpose(value, (*free, *contracted[other])).reshape(-1, inputs)
 
     def columns(value: Any) -> Any:
-        last = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
-        moved = last(value, range(num), range(-num, 0)) if side == 0 and num else value
+        moveaxis = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
+        moved = moveaxis(value, range(num), range(-num, 0)) if side == 0 and num else value
         return moved.reshape(-1, outputs)
 
     return Site(index.reshape(inputs, outputs), activations, columns, (), 0, "dot_general")
 
 
 def _convolution(eqn: JaxprEqn, operands: list) -> Site | None:
-    """A convolution whose kernel is weights, of one group."""
+    """The site of a convolution of one group whose kernel is weights; else None."""
     params = eqn.params
     if params["feature_group_count"] != 1 or params["batch_group_count"] != 1 or not isinstance(operands[1], _View):
         return None
@@ -271,8 +271,8 @@ def _convolution(eqn: JaxprEqn, operands: list) -> Site | None:
         return columns_of(patches, kernel.size // outputs)
 
     def columns_of(value: Any, width: int) -> Any:
-        last = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
-        return last(value, out[1], -1).reshape(-1, width)
+        moveaxis = np.moveaxis if isinstance(value, np.ndarray) else jnp.moveaxis
+        return moveaxis(value, out[1], -1).reshape(-1, width)
 
     return Site(
         kernel.reshape(-1, outputs),
@@ -289,7 +289,7 @@ def _specs(lhs: tuple, rhs: tuple, out: tuple) -> Any:
 
 
 def _lookup(eqn: JaxprEqn, operands: list) -> Site | None:
-    """Whole rows taken from a table of weights."""
+    """The site of a lookup of whole rows in a table of weights; else None."""
     numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
     if not isinstance(operands[0], _View) or operands[0].index.ndim != 2:
         return None

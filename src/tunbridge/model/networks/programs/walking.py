@@ -1,4 +1,4 @@
-"""A walk through a network's jaxpr, equation by equation, with whatever is known of its values."""
+"""A walk through a network's jaxpr, equation by equation, that propagates what is known of its values."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -10,7 +10,7 @@ REORDERINGS = (
     *("transpose", "reshape", "squeeze", "expand_dims", "broadcast_in_dim"),
     *("slice", "concatenate", "split", "rev", "copy"),
 )
-"""Equations whose results are their operands' numbers in other places."""
+"""Equations whose results hold the entries of their operands in other places."""
 CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
 """Equations that run another program, and the parameter that holds it."""
 
@@ -21,16 +21,17 @@ def walk(
     equation: Callable[[int, JaxprEqn, list[Any]], Sequence[Any]],
     constant: Callable[[Any], Any],
 ) -> list[Any]:
-    """What is known of a program's results.
+    """Return what is known of a program's results, given what is known of its operands.
 
     Parameters
     ----------
     program, values
         The program, and what is known of each of its operands.
     equation
-        Of the number of an equation, the equation and what is known of its operands: what is known of its results.
+        Function of an equation's index, the equation and what is known of its operands; returns what is known of its
+        results.
     constant
-        What is known of a constant.
+        Function of a constant; returns what is known of it.
     """
     jaxpr = program.jaxpr
     constants = map(constant, program.consts)
@@ -52,9 +53,10 @@ def called(eqn: JaxprEqn) -> ClosedJaxpr:
 
 
 def constant_and_carried(eqn: JaxprEqn) -> tuple[int, int]:
-    """How many operands of a loop stay the same, and how many values go from step to step.
+    """Number of operands of a loop that stay constant, and of values that are carried from step to step.
 
-    All others have an axis of steps outside that they lack inside: versions of JAX name these numbers differently.
+    They are counted by shape, because versions of JAX name these numbers differently: all others have an axis of steps
+    outside the loop that they lack inside.
     """
     inner = eqn.params["jaxpr"].jaxpr
     rows, results = (
@@ -66,7 +68,7 @@ def constant_and_carried(eqn: JaxprEqn) -> tuple[int, int]:
 
 
 def bind(eqn: JaxprEqn, operands: list[Array]) -> list[Array]:
-    """What an equation gives for other operands."""
+    """Evaluate an equation on other operands."""
     bound = eqn.primitive.get_bind_params(eqn.params)
     functions, params = bound if isinstance(bound, tuple) else ((), bound)  # jax before 0.10 gives both
     results = eqn.primitive.bind(*functions, *operands, **params)

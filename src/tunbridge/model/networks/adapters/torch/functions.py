@@ -15,7 +15,7 @@ from tunbridge.model.networks.adapters.torch import windows
 
 
 def aligned(*values: Any) -> list[Any]:
-    """Arrays of one rank, by leading axes of length 1; numbers as they are."""
+    """Arrays brought to one rank by leading axes of length 1; scalars stay unchanged."""
     rank = max((value.ndim for value in values if isinstance(value, Array | np.ndarray)), default=0)
     return [jnp.reshape(v, (1,) * (rank - jnp.ndim(v)) + jnp.shape(v)) if jnp.ndim(v) else v for v in values]
 
@@ -30,7 +30,7 @@ def _reduction(function: Callable) -> Callable:
 
 def _variance(function: Callable) -> Callable:
     def reduced(input, dim=None, unbiased=True, keepdim=False, *, correction=None):
-        if isinstance(dim, bool):  # x.var(False) speaks of the divisor
+        if isinstance(dim, bool):  # x.var(False) means unbiased=False
             dim, unbiased = None, dim
         ddof = int(unbiased) if correction is None else correction
         return function(input, axis=_axes(dim), ddof=ddof, keepdims=keepdim)
@@ -39,7 +39,7 @@ def _variance(function: Callable) -> Callable:
 
 
 def _softmax_axis(x: Array, dim: int | None) -> int:
-    """The axis that PyTorch takes where none is given."""
+    """The given axis, or the one that PyTorch takes by default."""
     return dim if dim is not None else 0 if x.ndim in (0, 1, 3) else 1
 
 
@@ -48,55 +48,55 @@ def _axes(dim: Any) -> Any:
 
 
 def _sizes(sizes: tuple) -> tuple[int, ...]:
-    """From ``view(2, 3)`` as from ``view((2, 3))``."""
+    """Sizes as a tuple, from ``view(2, 3)`` or from ``view((2, 3))``."""
     return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], list | tuple) else sizes
 
 
 def reshape(x: Array, *shape: Any) -> Array:
-    """Also ``view``."""
+    """Give x another shape: ``reshape`` and ``view``."""
     return jnp.reshape(x, _sizes(shape))
 
 
 def flatten(x: Array, start_dim: int = 0, end_dim: int = -1) -> Array:
-    """Axes from `start_dim` to `end_dim` as one."""
+    """Merge the axes from `start_dim` to `end_dim`."""
     start, end = start_dim % x.ndim, end_dim % x.ndim
     return jnp.reshape(x, (*x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
 def squeeze(x: Array, dim: Any = None) -> Array:
-    """Without axes of length 1."""
+    """Remove axes of length 1."""
     dims = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
     return jnp.squeeze(x, tuple(axis for axis in dims if x.shape[axis] == 1))
 
 
 def expand(x: Array, *sizes: Any) -> Array:
-    """Axes of length 1 repeated; -1 keeps a length."""
+    """Repeat axes of length 1; -1 keeps a length."""
     shape = _sizes(sizes)
     x = x[(None,) * (len(shape) - x.ndim)]
     return jnp.broadcast_to(x, [old if new == -1 else new for new, old in zip(shape, x.shape, strict=True)])
 
 
 def pieces(x: Array, size: int | list[int], dim: int = 0) -> list[Array]:
-    """Pieces of one size, the last perhaps smaller, or of several."""
+    """Split an axis into pieces of one size, the last perhaps smaller, or of the given sizes."""
     length = x.shape[dim]
     ends = list(range(size, length, size)) if isinstance(size, int) else np.cumsum(size)[:-1].tolist()
     return jnp.split(x, ends, axis=dim)
 
 
 def chunk(x: Array, chunks: int, dim: int = 0) -> list[Array]:
-    """At most that many pieces of one size."""
+    """Split an axis into at most `chunks` pieces of one size."""
     return pieces(x, -(-x.shape[dim] // chunks), dim)
 
 
 def extreme(value: Callable, place: Callable) -> Callable:
-    """``max`` and ``min``: of all numbers, or (values, indices) along an axis."""
+    """``max`` and ``min``: over all entries, or (values, indices) along an axis."""
 
-    def found(input, dim=None, keepdim=False):
+    def reduced(input, dim=None, keepdim=False):
         if dim is None:
             return value(input)
         return value(input, axis=dim, keepdims=keepdim), place(input, axis=dim, keepdims=keepdim)
 
-    return found
+    return reduced
 
 
 def getitem(x: Any, index: Any) -> Any:
@@ -107,39 +107,39 @@ def getitem(x: Any, index: Any) -> Any:
 
 
 def size(x: Array, dim: int | None = None) -> Any:
-    """The shape, or one of its numbers."""
+    """The shape, or the length of one axis."""
     return x.shape if dim is None else x.shape[dim]
 
 
 def dropout(x: Array, p: float = 0.5, training: bool = False, inplace: bool = False) -> Array:
-    """X itself: networks are evaluated."""
+    """Return x unchanged: networks run in evaluation mode."""
     return x
 
 
 def linear(x: Array, weight: Array, bias: Array | None = None) -> Array:
-    """X times the weight (out, in) transposed, plus the bias."""
+    """Affine map: x times the transposed weight (out, in), plus the bias."""
     outputs = jnp.matmul(x, weight.T)
     return outputs if bias is None else operator.add(*aligned(outputs, bias))
 
 
 def embedding(x: Array, weight: Array, padding_idx: int | None = None) -> Array:
-    """Rows of the weight."""
+    """Look up rows of the weight by index."""
     return jnp.take(weight, x, axis=0)
 
 
 def clamp(x: Array, min: ArrayLike | None = None, max: ArrayLike | None = None) -> Array:
-    """X within bounds."""
+    """Clip x to bounds."""
     return jnp.clip(x, min, max)
 
 
 def prelu(x: Array, weight: Array) -> Array:
-    """One slope below 0, or one per channel."""
+    """Leaky ReLU with a learnt slope below 0: one for all channels, or one per channel."""
     slope = jnp.reshape(weight, (1, -1) + (1,) * (x.ndim - 2))
     return jnp.where(x >= 0, x, slope * x)
 
 
 def masked_fill(x: Array, mask: Array, value: ArrayLike) -> Array:
-    """The value where the mask is true."""
+    """Replace x by the value where the mask is true."""
     condition, filled, kept = aligned(mask, value, x)
     return jnp.where(condition, filled, kept)
 

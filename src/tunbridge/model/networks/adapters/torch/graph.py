@@ -13,7 +13,7 @@ FUNCTIONS: dict[str, Callable] = {**functions.FUNCTIONS, **sequences.FUNCTIONS}
 
 @dataclasses.dataclass(frozen=True)
 class Value:
-    """What an earlier step gave."""
+    """The result of an earlier step, by name."""
 
     name: str
 
@@ -27,21 +27,21 @@ class Weight:
 
 @dataclasses.dataclass(frozen=True)
 class Items:
-    """A list, hashable."""
+    """A list in hashable form."""
 
     items: tuple
 
 
 @dataclasses.dataclass(frozen=True)
 class Named:
-    """A dictionary, hashable."""
+    """A dictionary in hashable form."""
 
     items: tuple[tuple[str, Any], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """A slice, hashable."""
+    """A slice in hashable form."""
 
     start: Any
     stop: Any
@@ -76,7 +76,7 @@ class Graph:
 
 
 def _filled(part: Any, values: dict[str, Any], arrays: dict[tuple[str, ...], Array]) -> Any:
-    """An argument with values and arrays in the place of their names."""
+    """An argument with values and arrays in place of their names."""
 
     def fill(inner: Any) -> Any:
         return _filled(inner, values, arrays)

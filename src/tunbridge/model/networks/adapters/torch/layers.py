@@ -1,4 +1,4 @@
-"""PyTorch's layers: which function each one is, what it must be like, and what the axes of its parameters mean."""
+"""PyTorch's layers: the function that runs each, the settings it supports, and the axes of its parameters."""
 
 import dataclasses
 from typing import Any
@@ -8,7 +8,7 @@ from tunbridge.model.networks.layout import Leaf
 
 @dataclasses.dataclass(frozen=True)
 class Layer:
-    """A row of `LAYERS`.
+    """How to run one kind of layer: an entry of `LAYERS`.
 
     Parameters
     ----------
@@ -17,9 +17,9 @@ class Layer:
     settings
         Keyword arguments of the function, from attributes of the layer; "name=a.b" where the names differ.
     arrays
-        Keyword arguments of the function that are parameters or buffers; None hands over all of them as `arrays`.
+        Keyword arguments of the function that are parameters or buffers; None passes all parameters as `arrays`.
     needs
-        Attributes that must have a certain value.
+        Attributes that must have a given value for the layer to be supported.
     """
 
     function: str
@@ -28,12 +28,12 @@ class Layer:
     needs: tuple[tuple[str, Any], ...] = ()
 
     def read(self, module: Any) -> dict[str, Any]:
-        """The settings of a layer."""
+        """Settings of a layer, as keyword arguments of the function."""
         pairs = [setting.partition("=") for setting in self.settings]
         return {name: attribute(module, source or name) for name, _, source in pairs}
 
     def missing(self, module: Any) -> str:
-        """What a layer has that the function cannot do; "" if there is nothing."""
+        """Settings of a layer that the function does not support, as text; "" if there are none."""
         wrong = [name for name, value in self.needs if attribute(module, name) != value]
         return ", ".join(f"{name}={attribute(module, name)!r}" for name in wrong)
 
@@ -118,7 +118,7 @@ _KERNELS = ("Linear", "NonDynamicallyQuantizableLinear", "Conv1d", "Conv2d", "GR
 
 
 def leaf_of(kind: str, name: str, ndim: int) -> Leaf:
-    """The axes of a parameter of a layer: PyTorch stores (out, in), and a convolution's window after them."""
+    """Axes of a parameter of a layer: PyTorch stores (out, in), and a convolution's window after them."""
     every = tuple(range(ndim))
     if kind in _NORMS:
         return Leaf("norm", outputs=every)

@@ -1,4 +1,4 @@
-"""A network from a PyTorch module of standard layers: read once, run in JAX ever after."""
+"""A network from a PyTorch module of standard layers, which is read once and then runs in JAX."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from tunbridge.model.networks.layout import Leaf, Leaves, redraw
 
 
 class Torch(Module):
-    """See `from_torch`."""
+    """A network made from a PyTorch module: see `from_torch`."""
 
     weights: PyTree
     """The module's own parameters: ``fit(..., init=tb.Params(network.weights))`` starts from there."""
@@ -26,34 +26,34 @@ class Torch(Module):
     graph: Graph = eqx.field(static=True)
 
     def init(self, key: Key, x: Array) -> PyTree:
-        """Weights and embeddings redrawn as N(0, 1/fan-in), the rest as the module has it."""
+        """Initial weights: weights and embeddings redrawn from N(0, 1/fan-in), the rest as in the module."""
         return redraw(key, self.weights, self.layout(self.weights))
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:
-        """The module's graph, in evaluation mode."""
+        """Outputs of the module's graph, in evaluation mode."""
         return self.graph.run({**flattened(self.constants), **flattened(weights)}, x)
 
     def layout(self, weights: PyTree) -> PyTree:
-        """Axes by layer: PyTorch stores (out, in), and a convolution's window after them."""
+        """Layout of each layer's weights: PyTorch stores (out, in), and a convolution's window after them."""
         return self.leaves.tree
 
     def with_outputs(self, num: int) -> "Torch":
-        """Itself: its outputs are the module's."""
+        """Return self: the module fixes the number of outputs."""
         return self
 
 
 def from_torch(module: Any) -> Torch:
     """A network from a PyTorch module that maps (points, ...features) to (points, outputs).
 
-    Its graph is traced by torch.fx and its numbers are copied: PyTorch is not needed to fit, predict or unpickle.
+    Its graph is traced by torch.fx and its tensors are copied: PyTorch is not needed to fit, predict or unpickle.
     Weights keep PyTorch's names and (out, in) order, as in ``{"features": {"0": {"weight": ..., "bias": ...}}}``; tied
-    weights are one. The module runs in evaluation mode: dropout is off; buffers (running statistics) and parameters
-    with ``requires_grad=False`` stay as they are.
+    weights are stored once. The module runs in evaluation mode: dropout is off; buffers (running statistics) and
+    parameters with ``requires_grad=False`` stay fixed.
 
     Layers: Linear, Conv1d and 2d, BatchNorm1d and 2d, LayerNorm, GroupNorm, Embedding, dropout, activations, pooling,
     Flatten, LSTM, GRU, MultiheadAttention, TransformerEncoder and its layers. Between them: arithmetic, matmul, einsum,
-    softmax, cat, reshape, permute, mean, indexing and their like, as functions and as methods. What is not known is
-    named.
+    softmax, cat, reshape, permute, mean, indexing and their like, as functions and as methods. Whatever is not
+    supported is named in the error.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ def from_torch(module: Any) -> Torch:
 
 
 def _kind(module: Any) -> str:
-    """The name of a class of PyTorch's own; a class derived from it may mean another thing."""
+    """Class name of one of PyTorch's own layers; "" for subclasses, whose parameters may have other axes."""
     return type(module).__name__ if type(module).__module__.startswith("torch.nn.modules.") else ""
 
 
 def _array(tensor: Any) -> Array:
-    """A copy of the numbers; NumPy lacks bfloat16."""
+    """Copy of a tensor as a JAX array; bfloat16, which NumPy lacks, becomes float32."""
     tensor = tensor.detach().cpu()
     wide = tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
     return jnp.array(wide.numpy())

@@ -84,12 +84,12 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
 ) -> Array:
-    """Values averaged by the softmax of scaled products. A mask is true where one may look, or is added."""
+    """Values averaged by the softmax of scaled products. A mask is true where attention is allowed, or is added."""
     return _attend([query, key, value], _logits(attn_mask), is_causal, scale)[0]
 
 
 def _logits(mask: Array | None, allowed: bool = True) -> Any:
-    """A mask as numbers to be added; a mask of booleans is true where it allows, or where it forbids."""
+    """A mask to add to the scores; a boolean one is true where it allows attention, or forbids it if not `allowed`."""
     if mask is None or mask.dtype != bool:
         return mask
     return jnp.where(mask if allowed else ~mask, 0.0, -jnp.inf)
@@ -121,7 +121,7 @@ def multi_head_attention(
     num_heads: int,
     batch_first: bool,
 ) -> tuple[Array, Array | None]:
-    """``MultiheadAttention``: outputs, and the weights if they are needed. Masks are true where they forbid."""
+    """``MultiheadAttention``: outputs, and the weights if they are needed. Masks are true to forbid."""
     if not batch_first:
         query, key, value = (jnp.swapaxes(part, 0, 1) for part in (query, key, value))
     heads = [
@@ -143,7 +143,7 @@ def multi_head_attention(
 
 
 def _projected(arrays: Arrays, *parts: Array) -> list[Array]:
-    """Query, key and value by one stacked weight or by three."""
+    """Projections of query, key and value, by one stacked weight or by three."""
     biases = jnp.split(arrays["in_proj_bias"], 3) if "in_proj_bias" in arrays else (None,) * 3
     if "in_proj_weight" in arrays:
         kernels = jnp.split(arrays["in_proj_weight"], 3)

@@ -1,4 +1,4 @@
-"""A PyTorch module read into a `Graph`, and everything in it that cannot be, by name."""
+"""Reads a PyTorch module into a `Graph`, and names everything in it that is not supported."""
 
 import builtins
 import copy
@@ -16,11 +16,11 @@ _VIEWS = (
     *("transpose", "unsqueeze", "view"),
 )
 _OFF = ("ceil_mode", "return_indices", "divisor_override")
-"""Options of functions that are known only where they are off."""
+"""Options of functions that are supported only when they are off."""
 
 
 class Reader:
-    """Reads one module; `graph` is its graph, `used` the tensors that the graph asks for, by path."""
+    """Reads one module; `graph` is its graph, `used` the tensors that the graph uses, by path."""
 
     def __init__(self, module: Any):
         self.module = copy.deepcopy(module).eval()
@@ -29,7 +29,7 @@ class Reader:
         self.used: dict[tuple[str, ...], Any] = {}
         self.unsupported: list[str] = []
         self.fixed: dict[str, Weight] = {}
-        """What get_attr nodes stand for."""
+        """The tensors that get_attr nodes refer to, by the nodes' names."""
         self._check_modules()
         self.door, traced = _traced(self.module)
         self.graph = self._read(list(traced.nodes))
@@ -41,7 +41,7 @@ class Reader:
             )
 
     def _check_modules(self) -> None:
-        """Code that runs around a layer is not in the graph."""
+        """Record hooks and parametrizations as unsupported: code that runs around a layer is not in the graph."""
         from torch.nn.utils.parametrize import is_parametrized
 
         for path, module in self.module.named_modules():
@@ -88,13 +88,13 @@ class Reader:
         layer = LAYERS[kind]
         missing = layer.missing(module)
         if missing or (kind == "TransformerEncoderLayer" and not module.activation_relu_or_gelu):
-            self._refuse(node, f"{kind} with {missing or 'an activation of its own'}")
+            self._refuse(node, f"{kind} with {missing or 'a custom activation'}")
             return []
         kwargs = {**kwargs, **layer.read(module), **self._arrays(layer, module)}
         return self._step(node, name, layer.function, args, kwargs)
 
     def _stack(self, node: Any, name: str, module: Any, args: tuple) -> list[Step]:
-        """An encoder's layers, one after another, and its norm."""
+        """Steps of an encoder's layers, one after another, and of its norm."""
         steps: list[Step] = []
         for part in (*module.layers, *([] if module.norm is None else [module.norm])):
             last = (Value(steps[-1].name),) if steps else args
@@ -102,7 +102,7 @@ class Reader:
         return [*steps[:-1], *(Step(name, step.function, step.args, step.kwargs) for step in steps[-1:])]
 
     def _arrays(self, layer: Any, module: Any) -> dict[str, Any]:
-        """A layer's own tensors as arguments."""
+        """A layer's own tensors as keyword arguments."""
         if layer.arrays is None:
             named = module.named_parameters(remove_duplicate=False)
             return {"arrays": {name: self._weight(tensor) for name, tensor in named}}
@@ -119,7 +119,7 @@ class Reader:
         return [Step(name, function, plain_args, plain_kwargs)]
 
     def _tensor(self, target: str) -> Weight:
-        """A parameter, a buffer, or a constant that the module's code made."""
+        """A reference to a parameter, a buffer, or a constant that the module's code made."""
         tensor = attribute(self.door, target)
         if id(tensor) not in self.paths:
             if tensor.requires_grad:
@@ -158,7 +158,7 @@ class Reader:
         return _name(node).endswith("_") or bool(node.kwargs.get("inplace", False))
 
     def _read_later(self, node: Any, later: list[Any]) -> bool:
-        """Whether what a node writes to, or a view of it, is read after the node by its old name."""
+        """Whether the value that a node writes to, or a view of it, is read after the node by its old name."""
         root = node.all_input_nodes[0]
         while self._is_view(root):
             root = root.all_input_nodes[0]
@@ -171,7 +171,7 @@ class Reader:
         return any(user in later for old in stale for user in old.users)
 
     def _is_view(self, node: Any) -> bool:
-        """Whether a node gives back its input, or a part of it, and not a new value."""
+        """Whether a node returns its input, or a part of it, rather than a new value."""
         if node.op == "call_module":
             layer = LAYERS.get(type(_submodule(self.module, node)).__name__)
             return self._writes(node) or (layer is not None and layer.function in _VIEWS)
@@ -183,7 +183,7 @@ class Reader:
 
 
 def _traced(module: Any) -> tuple[Any, Any]:
-    """A module that calls `module` with one tensor, and its graph: arguments with a default keep it."""
+    """Return a module that calls `module` with one tensor, and its graph: other arguments keep their defaults."""
     from torch import fx, nn
 
     class Door(nn.Module):
@@ -195,7 +195,7 @@ def _traced(module: Any) -> tuple[Any, Any]:
             return self.module(x)
 
     class Proxy(fx.Proxy):
-        """Notes ``a += b`` as the writing in place that it is."""
+        """Records ``a += b`` as a write in place."""
 
     for symbol in ("iadd", "isub", "imul", "itruediv"):
         setattr(Proxy, f"__{symbol}__", _in_place(getattr(operator, symbol)))
@@ -209,7 +209,7 @@ def _traced(module: Any) -> tuple[Any, Any]:
     door = Door().eval()
     try:
         return door, Tracer().trace(door)
-    except Exception as error:  # the module's own code fails on a symbol, in any way it likes
+    except Exception as error:  # on symbols, the module's own code may raise anything
         raise InputError(
             "a module that torch.fx can trace: one tensor in, no branches on values",
             str(error).split(". ")[0].split("\n")[0],
@@ -226,7 +226,7 @@ def _submodule(module: Any, node: Any) -> Any:
 
 
 def _path(node: Any) -> str:
-    """Where in the module a node comes from."""
+    """Path in the module that a node comes from."""
     stack = list(node.meta.get("nn_module_stack", {}).values())
     path = node.target if node.op == "call_module" else stack[-1][0] if stack else ""
     return path.removeprefix("module").removeprefix(".")

@@ -1,4 +1,4 @@
-"""PyTorch's convolutions, pools and norms in JAX: points are axis 0, channels axis 1."""
+"""PyTorch's convolutions, pooling and norms in JAX: points are axis 0, channels axis 1."""
 
 import itertools
 import math
@@ -16,7 +16,7 @@ def _each(value: Any, rank: int) -> tuple[int, ...]:
 
 
 def _channels(values: Array, ndim: int) -> Array:
-    """(channels,) as (1, channels, 1, ...)."""
+    """Reshape (channels,) to (1, channels, 1, ...)."""
     return jnp.reshape(values, (1, -1) + (1,) * (ndim - 2))
 
 
@@ -29,7 +29,7 @@ def convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Array:
-    """Over the axes that the weight (out, in / groups, ...window) has beyond two."""
+    """Convolution over the window axes of the weight, which is (out, in / groups, ...window)."""
     rank = weight.ndim - 2
     steps = _each(dilation, rank)
     if padding == "same":
@@ -69,7 +69,7 @@ def _max_pool(rank: int) -> Callable:
 
 
 def _spread(x: Array, start: float, rank: int, kernel: Any, stride: Any, pad: Any, step: Any) -> Array:
-    """(places of the window, ...outputs), for windows with gaps: JAX has no gradient of their maximum."""
+    """Inputs at each place of a dilated window, (places, ...outputs): JAX has no gradient of dilated max pooling."""
     sizes, steps = _each(kernel, rank), _each(step, rank)
     strides = _each(kernel if stride in (None, [], ()) else stride, rank)
     margins = [(0, 0), (0, 0), *((p, p) for p in _each(pad, rank))]
@@ -112,7 +112,7 @@ def _adaptive_avg_pool(rank: int) -> Callable:
 
 
 def _bins(length: int, num: int) -> np.ndarray:
-    """Averages over `num` stretches of an axis: from floor(i length / num) to ceil((i + 1) length / num)."""
+    """Matrix of averages over `num` stretches of an axis: floor(i length / num) to ceil((i + 1) length / num)."""
     matrix = np.zeros((num, length))
     for i in range(num):
         start, end = i * length // num, -(-(i + 1) * length // num)
@@ -129,7 +129,7 @@ def batch_norm(
     *,
     eps: float = 1e-5,
 ) -> Array:
-    """By the running statistics."""
+    """Batch normalisation by the running statistics."""
     z = (x - _channels(running_mean, x.ndim)) * jax.lax.rsqrt(_channels(running_var, x.ndim) + eps)
     z = z if weight is None else z * _channels(weight, x.ndim)
     return z if bias is None else z + _channels(bias, x.ndim)
@@ -147,7 +147,7 @@ def layer_norm(
     bias: Array | None = None,
     eps: float = 1e-5,
 ) -> Array:
-    """Over the last axes."""
+    """Layer normalisation over the last axes."""
     num = len(normalized_shape)
     z, lead = _standardised(x, tuple(range(-num, 0)), eps), (1,) * (x.ndim - num)
     z = z if weight is None else z * jnp.reshape(weight, lead + weight.shape)
@@ -157,7 +157,7 @@ def layer_norm(
 def group_norm(
     x: Array, num_groups: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
 ) -> Array:
-    """Over the channels of each group and all positions."""
+    """Group normalisation over the channels of each group and all positions."""
     grouped = jnp.reshape(x, (x.shape[0], num_groups, -1))
     z = jnp.reshape(_standardised(grouped, (2,), eps), x.shape)
     z = z if weight is None else z * _channels(weight, x.ndim)
