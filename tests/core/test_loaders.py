@@ -95,7 +95,7 @@ def test_batches_that_are_no_pairs_are_refused_with_what_to_write(key):
             return iter([{"image": X, "label": Y}])
 
     with pytest.raises(
-        tb.InputError, match=r"batches as pairs \(x, y\); got dict\. Write .*from_batches\(lambda epoch"
+        tb.InputError, match=r"batches as \(x, y\) or \(x, y, weight\); got dict\. Write .*from_batches\(lambda epoch"
     ):
         tb.MAP(train=tb.Train(5)).fit(model(), Named(), key=key)
 

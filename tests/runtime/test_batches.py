@@ -120,6 +120,27 @@ def test_bad_streams_are_refused_with_the_batch_named(key):
         tb.MAP(train=tb.Train(5)).fit(model(), nan, key=key)
 
 
+@pytest.mark.parametrize("method", [tb.MAP(train=tb.Train(2000)), tb.NeuralLinear()])
+def test_rows_of_a_stream_count_as_often_as_their_weights_say(key, method):
+    """Half of the rows are wrong and weigh nothing; without weights the mean is off by more than 1."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(24, 3))
+    right = np.arange(24) % 2 == 0
+    y, weight = np.where(right, x[:, 0], x[:, 0] + 5.0), right.astype(float)
+    stream = tb.Data.from_batches(lambda epoch: [(x[:14], y[:14], weight[:14]), (x[14:], y[14:], weight[14:])], num=24)
+    made = tb.Model(tb.networks.MLP(()), tb.priors.Normal(10.0), tb.likelihoods.Gaussian(0.1))
+    streamed, whole = (method.fit(made, data, key=key, progress=False) for data in (stream, tb.Data(x, y, weight)))
+    np.testing.assert_allclose(streamed.predict(x).mean, whole.predict(x).mean, atol=0.02)
+    np.testing.assert_allclose(whole.predict(x[right]).mean[:, 0], y[right], atol=0.1)
+
+
+def test_weights_for_some_batches_alone_are_refused(key):
+    x, y = np.zeros((4, 3)), np.zeros(4)
+    stream = tb.Data.from_batches(lambda epoch: [(x, y), (x, y, np.ones(4))], num=8)
+    with pytest.raises(tb.InputError, match="a weight for every row or for none; got a batch in epoch 0 with weights"):
+        tb.MAP(train=tb.Train(5)).fit(model(), stream, key=key)
+
+
 def test_a_bare_iterable_refuses_checkpoints_and_members(key, tmp_path):
     def bare():
         return tb.Data.from_batches(iter([(np.zeros((4, 3)), np.zeros(4))] * 9), num=4)

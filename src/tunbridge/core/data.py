@@ -119,7 +119,7 @@ class Data(Module):
 
     @staticmethod
     def from_batches(make: Callable[[int], Iterable] | Iterable, num: int) -> "Stream":
-        """Data that arrive as batches (x, y) from the host.
+        """Data that arrive as batches (x, y) or (x, y, weight) from the host.
 
         Parameters
         ----------
@@ -134,7 +134,7 @@ class Data(Module):
 
 
 class Stream:
-    """Batches (x, y) of one shape from the host; see `Data.from_batches`."""
+    """Batches (x, y) or (x, y, weight) of one shape from the host; see `Data.from_batches`."""
 
     @checked
     def __init__(self, make: Callable[[int], Iterable] | Iterable, num: int):
@@ -147,12 +147,26 @@ class Stream:
         """Whether the batches can be read several times, in whatever order; those of an iterator cannot."""
         self.make: Callable[[int], Iterable] = make if callable(make) else _replay(make)
         head = next(iter(self.make(0)), None)
-        if not isinstance(head, tuple | list) or len(head) != 2:
+        if not isinstance(head, tuple | list) or len(head) not in (2, 3):
             raise InputError(
-                "batches (x, y), at least one per epoch", shown(head), "Let make(epoch) yield (x, y) pairs."
+                "batches (x, y) or (x, y, weight), at least one per epoch",
+                shown(head),
+                "Let make(epoch) yield tuples of arrays.",
             )
         self.first = Data(*head)
         """The first batch, which defines the shapes."""
+
+    def batches(self, epoch: int, skip: int = 0) -> "Iterator[Data]":
+        """The batches of an epoch from number `skip` on; InputError if only some of them have weights."""
+        for batch in itertools.islice(iter(self.make(epoch)), skip, None):
+            rows = Data(*batch)
+            if (rows.weight is None) != (self.first.weight is None):
+                raise InputError(
+                    "a weight for every row or for none",
+                    f"a batch in epoch {epoch} {'without weights' if rows.weight is None else 'with weights'}",
+                    "Let make(epoch) yield (x, y, weight) each time, or (x, y) each time.",
+                )
+            yield rows
 
 
 def _replay(batches: Iterable) -> Callable[[int], Iterable]:

@@ -52,16 +52,16 @@ class _Pairs:
     def __init__(self, loader: Iterable):
         self._loader = loader
 
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
         for batch in self._loader:
-            if not isinstance(batch, tuple | list) or len(batch) != 2:
+            if not isinstance(batch, tuple | list) or len(batch) not in (2, 3):
                 raise InputError(
-                    "batches as pairs (x, y)",
+                    "batches as (x, y) or (x, y, weight)",
                     type(batch).__name__ + (f" of {len(batch)}" if isinstance(batch, tuple | list) else ""),
                     "Write tb.Data.from_batches(lambda epoch: ((batch['x'], batch['y']) for batch in loader), "
                     "num=...), with the names of your inputs and targets.",
                 )
-            yield as_pair(tuple(batch))
+            yield tuple(_array(part) for part in batch)
 
 
 def _num_rows(loader: Any) -> int | None:

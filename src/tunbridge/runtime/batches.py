@@ -1,6 +1,5 @@
 """Minibatches as a pure function of (key, step), so that a resumed run sees the same rows as an uninterrupted one."""
 
-import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -111,7 +110,7 @@ class HostCursor:
 
     def __init__(self, stream: Stream, check: Callable[[Array], Array], epoch: int = 0, used: int = 0, left: int = 0):
         self.stream, self.epoch, self.used, self._check = stream, epoch, used, check
-        self.first = Data(stream.first.x, check(stream.first.y))
+        self.first = self._scored(stream.first)
         self.capacity = max(1, min(256, _HOST_BYTES // max(num_bytes(self.first), 1)))
         self._iterator: Iterator | None = None
         self._rest: Data | None = None
@@ -141,9 +140,9 @@ class HostCursor:
     def _read(self) -> Data:
         """The next batch as the stream yields it, on the host; InputError if an epoch is empty or shapes differ."""
         if self._iterator is None:
-            self._iterator = itertools.islice(iter(self.stream.make(self.epoch)), self.used, None)
-        pair = next(self._iterator, None)
-        if pair is None:
+            self._iterator = self.stream.batches(self.epoch, skip=self.used)
+        rows = next(self._iterator, None)
+        if rows is None:
             if self.used == 0:
                 raise InputError(
                     "batches in every epoch",
@@ -153,8 +152,7 @@ class HostCursor:
             self.epoch, self.used, self._iterator = self.epoch + 1, 0, None
             return self._read()
         self.used += 1
-        rows = Data(*pair)
-        rows = Data(rows.x, self._check(rows.y))
+        rows = self._scored(rows)
         alike = all(a.shape[1:] == b.shape[1:] for a, b in ((rows.x, self.first.x), (rows.y, self.first.y)))
         if rows.num > self.first.num or not alike:
             raise InputError(
@@ -163,6 +161,10 @@ class HostCursor:
                 "Let every batch have as many columns as the first, and at most as many rows.",
             )
         return jax.tree.map(np.asarray, rows)
+
+    def _scored(self, rows: Data) -> Data:
+        """The same rows with their targets as the likelihood takes them."""
+        return Data(rows.x, self._check(rows.y), rows.weight)
 
 
 def _sliced(rows: Data, chosen: slice) -> Data:

@@ -130,8 +130,8 @@ def _weights(model: Model, params: Params) -> PyTree:
 def blocks(data: Data | Stream, most: int) -> Iterator[Data]:
     """Yield all rows once, in blocks of one size, padded with rows of weight 0."""
     if isinstance(data, Stream):
-        for x, y in data.make(0):
-            yield from blocks(Data(x, y), most)
+        for batch in data.batches(0):
+            yield from blocks(batch, most)
         return
     num = min(most, capacity_for(data.num))
     weights = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
@@ -161,8 +161,14 @@ def scored(model: Model, data: Data | Stream) -> Data | Stream:
     """Return the rows with targets in the form that the likelihood scores."""
     if isinstance(data, Data):
         return Data(data.x, model.likelihood.check(data.y), data.weight)
-    make, check = data.make, model.likelihood.check
-    return Data.from_batches(lambda epoch: ((x, check(jnp.asarray(y))) for x, y in make(epoch)), data.num)
+    check = model.likelihood.check
+
+    def make(epoch: int) -> Iterator[tuple[Any, ...]]:
+        for batch in data.batches(epoch):
+            weight = () if batch.weight is None else (batch.weight,)
+            yield (batch.x, check(batch.y), *weight)
+
+    return Data.from_batches(make, data.num)
 
 
 @by_shape

@@ -85,7 +85,7 @@ def blockwise(function: Callable[[np.ndarray], tuple[Array, ...]], x: np.ndarray
 
 def gather(model: Model, weights: PyTree, data: Data | Stream) -> Moments:
     """Return the sums over all rows, of features and of targets less what does not depend on the last layer."""
-    batches = (Data(x, y) for x, y in data.make(0)) if isinstance(data, Stream) else [data]
+    batches = data.batches(0) if isinstance(data, Stream) else [data]
     return reduce(operator.add, (part for batch in batches for part in _blocks(model, weights, batch)))
 
 

@@ -254,5 +254,9 @@ def _mode(loss: Callable[[Array], Scalar], start: Array) -> tuple[Array, Array]:
 
 @jax.jit
 def _bound(density: _Density, q: Gaussian, key: Key) -> tuple[Array, Array]:
-    values = jax.lax.map(lambda key_draw: density.log_density(q.sample(key_draw)), jax.random.split(key, _DRAWS))
-    return jnp.mean(values) + q.entropy(), jnp.std(values, ddof=1) / _DRAWS**0.5
+    def log_weight(key_draw: Key) -> Array:
+        draw = q.sample(key_draw)
+        return density.log_density(draw) - q.log_prob(draw)
+
+    values = jax.lax.map(log_weight, jax.random.split(key, _DRAWS))
+    return jnp.mean(values), jnp.std(values, ddof=1) / _DRAWS**0.5

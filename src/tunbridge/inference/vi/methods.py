@@ -5,7 +5,7 @@ import equinox as eqx
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.families import Family
-from tunbridge.inference.vi.gradients import Gradient, LocalReparameterised, StickTheLanding
+from tunbridge.inference.vi.gradients import Gradient, LocalReparameterised
 from tunbridge.inference.vi.variational import Variational
 
 
@@ -38,6 +38,7 @@ class MeanField(Variational):
     """
 
     gradient: Gradient = eqx.field(default=LocalReparameterised(), kw_only=True)
+    divergence: Divergence = eqx.field(default=KL(), kw_only=True)
 
     @property
     def form(self) -> Family:
@@ -58,6 +59,7 @@ class LowRank(Variational):
 
     rank: int = eqx.field(default=10, static=True)
     gradient: Gradient = eqx.field(default=LocalReparameterised(), kw_only=True)
+    divergence: Divergence = eqx.field(default=KL(), kw_only=True)
 
     @property
     def form(self) -> Family:
@@ -95,9 +97,6 @@ class FullRank(Variational):
     gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
-
-    gradient: Gradient = eqx.field(default=StickTheLanding(), kw_only=True)
-    divergence: Divergence = eqx.field(default=KL(closed=False), kw_only=True)
 
     @property
     def form(self) -> Family:

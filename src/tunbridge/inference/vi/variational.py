@@ -21,7 +21,7 @@ from tunbridge.inference.sampler import shapes
 from tunbridge.inference.vi.around import AroundPoint
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.gaussian import Gaussian
-from tunbridge.inference.vi.gradients import Gradient, Reparameterised
+from tunbridge.inference.vi.gradients import Gradient, StickTheLanding
 from tunbridge.inference.vi.klweights import KLWeights, Uniform
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Trace
@@ -47,11 +47,12 @@ class Variational(AroundPoint):
 
         \frac{N}{n} \sum_{i \in \text{batch}} E_q[\log p(y_i \mid x_i, w)] - M \pi_b \, \text{KL}(q \,\|\, p)
 
-    for batch b of the M batches of an epoch. The fields are described in `tunbridge.MeanField`.
+    for batch b of the M batches of an epoch. By default the KL is estimated with the same draws as the likelihood, by
+    gradients that vanish where q equals the posterior. The fields are described in `tunbridge.MeanField`.
     """
 
-    gradient: Gradient = eqx.field(default=Reparameterised(), kw_only=True)
-    divergence: Divergence = eqx.field(default=KL(), kw_only=True)
+    gradient: Gradient = eqx.field(default=StickTheLanding(), kw_only=True)
+    divergence: Divergence = eqx.field(default=KL(closed=False), kw_only=True)
     kl_weights: KLWeights = eqx.field(default=Uniform(), kw_only=True)
     step_size: float = eqx.field(default=1e-2, converter=float, kw_only=True)
     optimiser: Callable[[Any], optax.GradientTransformation] = eqx.field(default=adam, static=True, kw_only=True)
