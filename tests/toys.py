@@ -36,6 +36,10 @@ class Walk(Iterative):
     def duration(self):
         return self.run
 
+    @property
+    def gradients_per_step(self):
+        return 1
+
     def init(self, key, target, params, batch, warmup):
         return WalkState(params, target.log_density(params, batch), jnp.zeros((), jnp.int32))
 

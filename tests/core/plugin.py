@@ -29,6 +29,10 @@ class Stroll(Iterative):
     def duration(self):
         return self.run
 
+    @property
+    def gradients_per_step(self):
+        return 1
+
     def init(self, key, target, params, batch, warmup):
         return params, target.log_density(params, batch)
 

@@ -91,8 +91,7 @@ class Method(Module):
     def within(self, gradients: int, rows: int) -> Self:
         """Return the method with as many steps as a budget of per-row likelihood gradients allows.
 
-        A method that does not override this is returned unchanged. Benchmarks use it to give every method the same
-        budget.
+        A method without steps of its own is returned unchanged. Benchmarks use it to give every method the same budget.
         """
         return self
 
@@ -113,7 +112,24 @@ class Iterative(Method):
     @property
     @abc.abstractmethod
     def duration(self) -> Run | Train:
-        """How long the method runs: a `Run` of chains, or a `Train` of training steps."""
+        """How long the method runs: its field `run`, a `Run` of chains, or `train`, a `Train` of training steps."""
+
+    @property
+    @abc.abstractmethod
+    def gradients_per_step(self) -> int | None:
+        """Gradient (for gradient-free methods, density) evaluations per row of a step; None if not known beforehand."""
+
+    def within(self, gradients: int, rows: int) -> Self:
+        """Return the method with its field `run` or `train` cut to a budget of per-row gradients."""
+        duration, each = self.duration, self.gradients_per_step
+        if isinstance(duration, Run):
+            return dataclasses.replace(self, run=duration.within(gradients, rows, each))
+        return dataclasses.replace(self, train=duration.within(gradients // (each or 1), rows))
+
+    def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
+        """Number of per-row gradients that the steps of a fit took; NaN if a step's number is not known."""
+        each = self.gradients_per_step
+        return float("nan") if each is None else float(steps * each * min(self.batch_size(rows) or rows, rows))
 
     @abc.abstractmethod
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> PyTree:
@@ -248,7 +264,7 @@ class Iterative(Method):
         )
         expected, given = (str(jax.tree.map(jnp.shape, params)) for params in (like, full))
         if expected != given:
-            raise InputError(f"init= of shapes {expected}", given, "Start from weights of this very network.")
+            raise InputError(f"init= of shapes {expected}", given, "Start from weights of this network.")
         return full
 
 

@@ -1,10 +1,8 @@
 """The base class of samplers: all unknowns in one vector, chains started from the prior, draws kept in order."""
 
-import abc
-import dataclasses
 import warnings
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -77,15 +75,6 @@ class Sampler(Iterative):
     def duration(self) -> Run:
         """The chains, warm-up and draws of a run."""
         return self.run
-
-    @property
-    @abc.abstractmethod
-    def gradients_per_step(self) -> int | None:
-        """Gradient (for gradient-free samplers, density) evaluations per step; None if not known beforehand."""
-
-    def within(self, gradients: int, rows: int) -> Self:
-        """Return the sampler with as many steps as the gradients allow, shared by its chains."""
-        return dataclasses.replace(self, run=self.run.within(gradients, rows, self.gradients_per_step))
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
         """Number of per-row gradients, the mean over kept draws standing for every step; NaN if not counted."""

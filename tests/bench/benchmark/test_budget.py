@@ -3,9 +3,10 @@ import pytest
 
 import tunbridge as tb
 from bench_fakes import LeastSquares
-from toys import model
+from toys import Walk, model
 from tunbridge.bench.benchmark.budget import Meter
 from tunbridge.core.names import METHODS
+from tunbridge.inference.base import Iterative
 from tunbridge.inference.recorded import Recorded
 from tunbridge.inference.sampler import Sampler
 from tunbridge.runtime.loop import BATCH, LEAST, Event
@@ -55,7 +56,7 @@ def test_fewer_rows_than_a_batch_are_all_taken():
 
 
 def test_a_sampler_must_say_what_a_step_takes():
-    assert "gradients_per_step" in Sampler.__abstractmethods__
+    assert "gradients_per_step" in Sampler.__abstractmethods__ & Iterative.__abstractmethods__
     steps = {name: METHODS[name]().gradients_per_step for name in METHODS if issubclass(METHODS[name], Sampler)}
     assert {name for name, each in steps.items() if each is None} == UNKNOWN - {"temperedsmc"}
     assert {name for name, each in steps.items() if each == 2} == {"mclmc"}
@@ -63,7 +64,9 @@ def test_a_sampler_must_say_what_a_step_takes():
 
 def test_gradients_that_were_spent_are_counted_by_the_method():
     assert tb.MAP().gradients_spent(10, None, 50) == 500
-    assert tb.MAP().gradients_spent(10, None, 500) == 1280
+    assert tb.MAP().gradients_spent(10, None, 500) == 10 * 500
+    assert tb.MAP().within(G, 500).gradients_spent(10, None, 500) == 10 * BATCH
+    assert np.isnan(tb.TemperedSMC().gradients_spent(10, None, 50))
     assert tb.MeanField(num_samples=3).gradients_spent(10, None, 50) == 1500
     assert np.isnan(tb.HMC().gradients_spent(10, None, 50))
 
@@ -72,6 +75,14 @@ def test_gradients_are_counted_where_outputs_are_kept_in_place_of_weights(key):
     outputs, inputs = np.zeros((2, 3, 4, 1), np.float32), np.zeros((4, 1), np.float32)
     posterior = Recorded(model(), key, inputs, outputs, (), {"gradients": np.full((2, 3), 7.0)})
     assert tb.HMC().gradients_spent(10, posterior, 50) == 10 * 7 * 50
+
+
+def test_a_method_of_ones_own_keeps_the_budget():
+    """Two chains of full-data steps: the budget in gradients of single rows, and what such a fit took."""
+    short = Walk().within(G, ROWS)
+    steps = short.run.chains * (short.run.warmup + short.run.draws * short.run.thin)
+    assert 0.9 * G <= steps * ROWS <= G
+    assert short.gradients_spent(steps, None, ROWS) == steps * ROWS
 
 
 def test_other_methods_are_left_as_they_are():

@@ -44,6 +44,11 @@ class Mode(Iterative):
         return self.train
 
     @property
+    def gradients_per_step(self) -> int | None:
+        """One gradient per step."""
+        return 1
+
+    @property
     def stepper(self) -> MAP:
         """The point estimate, whose compiled program is used."""
         return self.point

@@ -92,6 +92,15 @@ class TemperedSMC(Iterative):
         """At most `stages` steps, each a stage on all the data."""
         return Train(steps=self.stages)
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """None: the lengths of trajectories differ."""
+        return None
+
+    def within(self, gradients: int, rows: int) -> "TemperedSMC":
+        """Return the method itself: how many stages there are depends on the posterior."""
+        return self
+
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
         """InputError for a stream, which lacks the likelihood of all rows, or for a start other than the prior."""
         if isinstance(data, Stream):

@@ -1,9 +1,8 @@
 """The base class of trained methods: an optimiser, and noise measured on held-out rows."""
 
 import abc
-import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -94,9 +93,10 @@ class Descent(Iterative):
         """The steps and batch size of training."""
         return self.train
 
-    def within(self, gradients: int, rows: int) -> Self:
-        """Return the method with the whole budget spent on training steps."""
-        return dataclasses.replace(self, train=self.train.within(gradients, rows))
+    @property
+    def gradients_per_step(self) -> int | None:
+        """One gradient per step."""
+        return 1
 
     def believed(self, model: Model) -> Model:
         """Return the model with prior scales integrated out, if that has a closed form."""

@@ -99,6 +99,11 @@ class SWAG(Iterative):
         """The training steps of the point estimate plus those of SGD after it."""
         return Train(self.point.train.steps + self.steps, self.point.train.batch_size)
 
+    @property
+    def gradients_per_step(self) -> int | None:
+        """One gradient per step."""
+        return 1
+
     def within(self, gradients: int, rows: int) -> Self:
         """Return the method with half the budget for the point estimate and half for SGD after it."""
         steps = max(gradients // 2 // min(rows, BATCH), self.snapshots)

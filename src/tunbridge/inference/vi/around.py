@@ -74,9 +74,10 @@ class AroundPoint(Iterative):
         train = self.train.within(gradients // (2 * self.num_samples), rows)
         return dataclasses.replace(self, point=point.within(gradients // 2, rows), train=train)
 
-    def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """Gradients of single rows that were spent: one per draw of the weights."""
-        return self.num_samples * super().gradients_spent(steps, posterior, rows)
+    @property
+    def gradients_per_step(self) -> int | None:
+        """One gradient per draw of the weights."""
+        return self.num_samples
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
         """InputError for a prior without a density on the whole real line, or a q that does not fit in memory."""
