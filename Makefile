@@ -40,7 +40,9 @@ lint: $(VENV)/.test            ## style, types and the dependency rule
 	$(BIN)/lint-imports
 
 docs: $(VENV)/.docs            ## build docs/_build/html; a warning is an error
-	env -u MPLBACKEND $(BIN)/python -m sphinx -j auto -E -a -W --keep-going -b html docs docs/_build/html
+	mkdir -p docs/_build
+	env -u MPLBACKEND $(BIN)/python -m sphinx -j auto -E -a -W --keep-going -w docs/_build/warnings.txt \
+		-b html docs docs/_build/html || { echo "These pages failed:"; cat docs/_build/warnings.txt; exit 1; }
 
 bench: $(VENV)/.test           ## the figures of docs/benchmarks.md and of tutorials
 	$(BIN)/python benchmarks/loop.py

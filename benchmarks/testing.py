@@ -21,7 +21,7 @@ Three commands check three things:
 | command | what runs | goal on 2 cores |
 | --- | --- | --- |
 | `make test` | all but the slow tests, with nothing compiled before | 8 minutes, 2 GB per worker |
-| `make test-all` | the slow tests too, on Python 3.11 and 3.13 | 60 minutes |
+| `make test-all` | the slow tests too; `make test-all PYTHON=python3.13 VENV=build/3.13` on another Python | 60 minutes |
 | `make docs` | every page, executed; a failing page does not stop the others | 10 minutes |
 
 In `make test` each method is fitted once with its defaults to a line with unknown noise and an unknown prior scale,
@@ -31,7 +31,7 @@ quarter must compile nothing for a table of another length. A sixth of the likel
 are combined with priors and networks. PyTorch's answers are recorded in a file
 (`tests/model/networks/torch_recorded.npz`), which is compared with PyTorch itself where it is installed.
 `make test-all` adds a quarter of the pairs of a method and a likelihood or a prior (a different quarter each week), all
-promises with three keys, and the long statistical tests.
+promises with three keys, and the long statistical tests; `TUNBRIDGE_PAIRS=all make test-all` takes all pairs.
 
 Most of the cost of the tests is compilation, so programs are compiled without optimisation, unless a test is marked
 `optimised`, and kept in the user's cache folder, by version of JAX and type of processor.
@@ -85,7 +85,8 @@ def summarise(path: str) -> dict:
     }
 
 
-def write(found: dict, mutants: dict) -> None:
+def page(found: dict, mutants: dict) -> str:
+    """The text of docs/testing.md."""
     folders: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0])
     for file, row in found["files"].items():
         folder = file.rpartition("/")[0] or "tests"
@@ -96,26 +97,24 @@ def write(found: dict, mutants: dict) -> None:
     memory = ", ".join(f"{megabytes / 1000:.2f} GB" for megabytes in found["megabytes"].values())
     ordered = sorted(folders.items(), key=lambda item: -item[1][1])
     rows = [[folder, num, f"{cpu:.0f}", programs] for folder, (num, cpu, programs) in ordered]
-    PAGE.write_text(
-        TEXT.format(
-            summary=f"{total[0]:,} tests in {found['seconds']} seconds: {total[1]:,.0f} CPU-seconds, {total[2]:,} "
-            f"programs. Nothing was compiled before. Workers hold at most {memory}.",
-            folders=table(["folder", "tests", "CPU-seconds", "programs"], rows),
-            shown=len(found["dearest"]),
-            tests=table(
-                ["CPU-seconds", "programs", "test"],
-                [[*figures, f"`{name}`"] for name, figures in found["dearest"].items()],
-            ),
-            caught=sum(bool(row["caught by"]) for row in mutants.values()),
-            all=len(mutants),
-            mutants=table(
-                ["what", "right", "wrong", "noticed by"],
-                [
-                    [name, *(f"`{' '.join(row[k].split())}`" for k in ("right", "wrong")), _test(row["caught by"])]
-                    for name, row in mutants.items()
-                ],
-            ),
-        )
+    return TEXT.format(
+        summary=f"{total[0]:,} tests in {found['seconds']} seconds: {total[1]:,.0f} CPU-seconds, {total[2]:,} programs. "
+        f"Nothing was compiled before. Peak memory per worker: {memory}.",
+        folders=table(["folder", "tests", "CPU-seconds", "programs"], rows),
+        shown=len(found["dearest"]),
+        tests=table(
+            ["CPU-seconds", "programs", "test"],
+            [[*figures, f"`{name}`"] for name, figures in found["dearest"].items()],
+        ),
+        caught=sum(bool(row["caught by"]) for row in mutants.values()),
+        all=len(mutants),
+        mutants=table(
+            ["what", "right", "wrong", "noticed by"],
+            [
+                [name, *(f"`{' '.join(row[k].split())}`" for k in ("right", "wrong")), _test(row["caught by"])]
+                for name, row in mutants.items()
+            ],
+        ),
     )
 
 
@@ -126,7 +125,7 @@ def _test(caught: list[str]) -> str:
 def main() -> None:
     if sys.argv[1:]:
         record("testing", summarise(sys.argv[1]), "testing.py COSTS", show=False)
-    write(recorded("testing"), recorded("mutants"))
+    PAGE.write_text(page(recorded("testing"), recorded("mutants")))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from pathlib import Path
 import jax
 import pytest
 
-from memory import held_bytes
 
 _SPENT = {"programs": 0, "compiling": 0.0, "tracing": 0.0}
 
@@ -47,7 +46,7 @@ class _Costs:
             {name: spent - before[name] for name, spent in _SPENT.items()},
             cpu=_cpu() - cpu,
             seconds=time.time() - wall,
-            memory=held_bytes() / 1e6,
+            memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6,
         )
         return (yield)
 

@@ -128,7 +128,7 @@ def test_samplers_without_statistics_are_judged_by_their_functions(exact):
 def test_one_chain_and_few_draws_are_doubtful(exact):
     one = jax.tree.map(lambda leaf: leaf[:1], exact.params)
     alone = tb.Chains(exact.model, exact.key, one, {}, exact.inputs)
-    assert alone.doubts()[0].startswith("One chain cannot")
+    assert alone.doubts()[0].startswith("A single chain cannot be compared")
     assert np.isnan(alone.summary().rows[0]["R-hat worst"])
     few = tb.Chains(exact.model, exact.key, jax.tree.map(lambda leaf: leaf[:, :3], exact.params), {}, exact.inputs)
     assert few.doubts() == ["There are 3 draws per chain, too few to judge: draw at least 4."]

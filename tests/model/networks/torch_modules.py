@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from model.test_adapters import WEIGHTS, X
+from model.networks.test_adapters import WEIGHTS, X
 from torch import nn
 from torch.nn import functional as F
 
