@@ -33,7 +33,7 @@ def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def defaults(*names: str) -> Markdown:
-    """The fields of some methods and what they are unless told, from the code."""
+    """The fields of some methods and their defaults, read from the code."""
     found: dict[str, list[str]] = {}
     for column, name in enumerate(names):
         for field in dataclasses.fields(METHODS[name]):
@@ -56,7 +56,7 @@ REFERENCES = ("diabetes", "breast_cancer", "wine")
 
 
 def distances(*methods: str) -> str:
-    """How far methods are from long chains of NUTS, their NLL and cost; unless named all, by their gradients."""
+    """How far methods are from long chains of NUTS, their NLL and cost; by default all, ordered by gradients."""
     study = results("sgmcmc_table")
     first = study[REFERENCES[0]]
     measured = sorted(set(first) - {"reference"}, key=lambda name: first[name]["example_gradients"])
@@ -88,7 +88,7 @@ def leaderboard(suite: str) -> Markdown:
 
 
 def changes(suite: str, figure: str) -> None:
-    """Draw a figure of the committed run of a suite as its inputs change, a line a method."""
+    """Draw a score of the committed run of a suite as its inputs change, one line per method."""
     rows = results(f"bench_{suite}")["rows"]
     look = pictures.looks(sorted({row["method"] for row in rows}))
     pictures.panels(pictures.by_change(rows)[figure], look, "severity", figure, lambda _: None)

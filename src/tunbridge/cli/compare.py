@@ -18,7 +18,7 @@ def compare(
     data: options.DataFile,
     target: options.Target,
     methods: Annotated[
-        str, typer.Option("--methods", "-m", help="methods, separated by commas (default: a few quick ones)")
+        str, typer.Option("--methods", "-m", help="methods, separated by commas (default: a few fast methods)")
     ] = "",
     out: Annotated[Path, typer.Option("--out", "-o", help="write the report to this folder")] = Path("comparison"),
     task: options.TaskOption = None,

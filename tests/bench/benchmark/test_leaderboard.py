@@ -33,7 +33,7 @@ def test_methods_that_tie_share_a_rank():
 def test_one_split_marks_nobody_and_equal_ranks_have_no_interval():
     alone = tb.bench.Leaderboard.of(scored({"a": [1.0], "b": [2.0]}))
     assert "*" not in str(alone)
-    assert [line["told worse"] for line in alone.tables[0].rows] == ["0 of 0", "0 of 0"]
+    assert [line["significantly worse"] for line in alone.tables[0].rows] == ["0 of 0", "0 of 0"]
     found = standing(scored({"a": [1.0, 1.1, 1.2], "b": [2.0, 2.0, 2.0]}))
     assert (found.ranks["a"].mean, np.isnan(found.ranks["a"].high)) == (1.0, True)
     assert found.told_worse("b") == (1, 1)
@@ -102,7 +102,7 @@ def test_errors_over_splits_are_those_of_the_formulas():
     half = stats.t.ppf(0.975, 3) * error
     assert own.behind == pytest.approx((gaps.mean(), error, gaps.mean() - half, gaps.mean() + half))
     assert own.error == pytest.approx((base + gaps).std(ddof=1) / 2)
-    assert (own.splits, own.verdict) == (4, "worse" if gaps.mean() > half else "not told apart")
+    assert (own.splits, own.verdict) == (4, "worse" if gaps.mean() > half else "not distinguishable")
 
 
 def test_a_mean_over_tasks_weighs_each_task_once():

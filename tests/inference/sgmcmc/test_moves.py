@@ -364,7 +364,7 @@ def test_wrong_calls_are_refused():
         moves.Rescaling().check(tb.Model(RELU, priors.Normal(1.0), GAUSSIAN))
     unknown = from_functions(RELU.with_outputs(1).init, RELU.apply)
     rows = [("layers/0/weight", "layers/0/bias", "layers/1/weight")]
-    with pytest.raises(tb.InputError, match="a layout that tells the units of layers/0/weight"):
+    with pytest.raises(tb.InputError, match="a layout that identifies the units of layers/0/weight"):
         moves.Rescaling(paths=rows).check(bound(unknown, priors.Normal(1.0))[0])
 
 

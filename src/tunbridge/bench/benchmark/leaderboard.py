@@ -141,7 +141,7 @@ def ranks(standing: Standing) -> Listing:
             behind = standing.behind(name)
             row["behind"] = behind.mean
             row["its interval"] = "-" if name == standing.best else _ends(behind.low, behind.high)
-        row |= {"told worse": f"{worse} of {judged}", "fits": len(fits)}
+        row |= {"significantly worse": f"{worse} of {judged}", "fits": len(fits)}
         row["failed"] = sum(each["status"] == "failed" for each in fits)
         rows.append(row | ({"cut": _cut(standing, name)} if standing.cut else {}))
     return Listing(f"{standing.suite}: methods by mean rank of {figure}", rows, sentences(standing))
@@ -166,7 +166,9 @@ def means(standing: Standing, figure: str | None = None, part: slice = slice(Non
             sign = "†" if (task, name) in standing.cut else "*" if (task, name) in marked else ""
             row[task] = f"{text}{sign}"
         rows.append(row)
-    words = ["Marked *: the best on a task, or not told apart from it by the corrected interval."] if marked else []
+    words = (
+        ["Marked *: the best on a task, or not distinguishable from it by the corrected interval."] if marked else []
+    )
     if any(task in tasks[part] for task, _ in standing.cut):
         words.append("Marked †: the time limit stopped some of these fits before their last step.")
     return Listing(f"{standing.suite}: {figure}, mean±naive standard error over splits", rows, words)
@@ -188,9 +190,9 @@ def sentences(standing: Standing) -> list[str]:
     gap = f"Behind: how much worse than {standing.best}, on splits that both finished. " if _pooled(standing) else ""
     words.append(
         f"Here {FIGURES[standing.figure].better} is better. {gap}The {standing.level:.0%} intervals are {over}, for "
-        "each method separately; a single value, or ranks that are all equal, have none. Told worse: the number of "
-        "tasks on which the corrected interval of the paired difference from the best method excludes zero, of those "
-        "with an interval."
+        "each method separately; a single value, or ranks that are all equal, have none. Significantly worse: "
+        "the number of tasks on which the corrected interval of the paired difference from the best method excludes "
+        "zero, of those with an interval."
     )
     failed = sum(row["status"] == "failed" for row in standing.rows)
     if failed:

@@ -34,7 +34,7 @@ class Pair(NamedTuple):
     behind: Interval
     """By how much it is worse than the best on the splits that both finished, with the corrected error."""
     verdict: str
-    """One of "best", "worse", "not told apart", "no interval" and "none finished"."""
+    """One of "best", "worse", "not distinguishable", "no interval" and "none finished"."""
 
     @property
     def judged(self) -> bool:
@@ -225,7 +225,7 @@ def _value(row: Row, figure: str) -> float:
 def _verdict(behind: Interval) -> str:
     if np.isnan(behind.low):
         return "no interval"
-    return "worse" if behind.low > 0 else "not told apart"
+    return "worse" if behind.low > 0 else "not distinguishable"
 
 
 def spans(numbers: Iterable[int]) -> str:

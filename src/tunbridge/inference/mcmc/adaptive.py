@@ -100,7 +100,7 @@ class Adaptive(Sampler):
         return tuning.meetings(warmup)
 
     def report(self, state: AdaptiveState) -> Report:
-        """What a chain brings to a meeting: its step size, metric and statistics of its draws."""
+        """What a chain contributes to a meeting: its step size, metric and statistics of its draws."""
         return tuning.report(state.tuning)
 
     def meet(self, key: Key, target: Target, state: AdaptiveState, batch: Data, reports: Any) -> AdaptiveState:

@@ -89,7 +89,7 @@ class MCLMCState(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a chain brings to a meeting."""
+    """What a chain contributes to a meeting."""
 
     step_size: Array
     gathered: PyTree
@@ -135,7 +135,7 @@ class MCLMC(Sampler):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """Two gradients."""
+        """Two gradients per step."""
         return 2
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> MCLMCState:
@@ -203,7 +203,7 @@ class MCLMC(Sampler):
         return tuning.meetings(warmup)
 
     def report(self, state: MCLMCState) -> Report:
-        """What a chain brings to a meeting: its step size and the statistics of its draws."""
+        """What a chain contributes to a meeting: its step size and the statistics of its draws."""
         return Report(state.step_size, state.gathered, state.batches.means)
 
     def meet(self, key: Key, target: Target, state: MCLMCState, batch: Data, reports: Report) -> MCLMCState:

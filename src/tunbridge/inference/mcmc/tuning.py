@@ -52,7 +52,7 @@ class Tuning(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a chain brings to a meeting."""
+    """What a chain contributes to a meeting."""
 
     log_step: Array
     inverse_mass: PyTree

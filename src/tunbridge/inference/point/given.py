@@ -46,4 +46,4 @@ def given(model: Model, init: Any) -> Params:
 def _check(like: PyTree, actual: PyTree) -> None:
     expected, got = (str(jax.tree.map(jnp.shape, tree)) for tree in (like, actual))
     if expected != got:
-        raise InputError(f"init= of shapes {expected}", got, "Hand over weights of this very network.")
+        raise InputError(f"init= of shapes {expected}", got, "Pass weights of this network.")

@@ -61,7 +61,7 @@ class Correction(Module):
     rows: eqx.AbstractVar[Any]
 
     def settled(self, data: Data | Stream) -> "Correction":
-        """The correction with all rows at hand."""
+        """The correction bound to the whole data set."""
         return dataclasses.replace(self, rows=Everything.of(data, type(self).__name__))
 
     @property
@@ -134,7 +134,7 @@ class Metropolis(Correction):
 
     @property
     def deciding(self) -> int:
-        """All rows."""
+        """Number of rows: all."""
         return self.rows.num
 
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:

@@ -174,7 +174,7 @@ class NormRedraw(Scaling):
         rows = network.normalised(weights) if isinstance(network, Normalised) else []
         if not rows:
             raise InputError(
-                "a network that tells which of its layers are normalised",
+                "a network that declares which of its layers are normalised",
                 type(network).__name__,
                 "Name them: NormRedraw(paths=[(weight, bias), ...]).",
             )

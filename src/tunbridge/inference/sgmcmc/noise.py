@@ -21,7 +21,7 @@ _MEMORY = 0.999
 
 
 class GradientNoise(Module):
-    """What is known of the gradient noise. Its memory is the `noise` of a state."""
+    """A model of the gradient noise; its running estimate is the state's `noise`."""
 
     def check(self, num: int) -> None:
         """InputError if the noise cannot be measured with batches of `num` rows."""

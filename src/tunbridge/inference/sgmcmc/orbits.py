@@ -121,7 +121,9 @@ def orbit(weights: PyTree, layout: PyTree, entering: str, bias: str | None, leav
         number, _, role = known[path]
         axes = role.inputs if path == leaving else role.outputs
         if not axes:
-            raise InputError(f"a layout that tells the units of {path}", f"{role}", "Give layout= to from_functions.")
+            raise InputError(
+                f"a layout that identifies the units of {path}", f"{role}", "Give layout= to from_functions."
+            )
         parts.append(Part(number, tuple(sorted(axes)), divided=path == leaving))
     units = [part.units(known[path][1]) for path, part in zip(named, parts, strict=True)]
     if len(set(units)) > 1:

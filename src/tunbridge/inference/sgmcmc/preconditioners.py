@@ -64,7 +64,7 @@ class Preconditioner(Module):
         """A, or None for the identity."""
 
     def report(self, memory: PyTree) -> PyTree:
-        """What a chain brings to a meeting."""
+        """What a chain contributes to a meeting."""
         return ()
 
     def meet(self, memory: PyTree, reports: PyTree) -> PyTree:
@@ -279,7 +279,7 @@ class Groups(Preconditioner):
         return Metric(factors, root) if inner is None else Metric(factors * inner.scale, root * inner.root)
 
     def report(self, memory: tuple[Array, PyTree]) -> PyTree:
-        """What the inner preconditioner brings to a meeting."""
+        """What the inner preconditioner contributes to a meeting."""
         return self.inner.report(memory[1])
 
     def meet(self, memory: tuple[Array, PyTree], reports: PyTree) -> tuple[Array, PyTree]:

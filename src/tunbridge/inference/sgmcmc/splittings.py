@@ -81,7 +81,7 @@ class Overdamped(Splitting):
         return Motion(motion.position + push.step_size * times(push.metric, r), r, motion.friction, push.step_size)
 
     def unit(self, friction: Array) -> Array:
-        """2: the variance that the noise alone gives."""
+        """Variance 2, which the noise alone gives."""
         return 2.0 * jnp.ones_like(friction)
 
 
@@ -101,7 +101,7 @@ class Euler(Splitting):
         return Motion(motion.position + push.step_size * times(push.metric, r), r, motion.friction, push.step_size)
 
     def unit(self, friction: Array) -> Array:
-        r""":math:`2 / (2 - \alpha)`."""
+        r"""Variance :math:`2 / (2 - \alpha)`."""
         return 2.0 / (2.0 - friction)
 
 
@@ -122,7 +122,7 @@ class BAOAB(Splitting):
         return Motion(position + drift * times(push.metric, r), r, motion.friction, push.step_size)
 
     def unit(self, friction: Array) -> Array:
-        """1."""
+        """Variance 1, which friction and noise keep."""
         return jnp.ones_like(friction)
 
 
@@ -146,7 +146,7 @@ class Thermostat(Splitting):
         return Motion(position, r, _friction(motion.friction, r, push, push.step_size), push.step_size)
 
     def unit(self, friction: Array) -> Array:
-        """1."""
+        """Variance 1, which the friction adapts to."""
         return jnp.ones_like(friction)
 
 
@@ -165,7 +165,7 @@ class BADODAB(Splitting):
         return Motion(position + drift * times(push.metric, r), r, alpha, push.step_size)
 
     def unit(self, friction: Array) -> Array:
-        """1."""
+        """Variance 1, which the friction adapts to."""
         return jnp.ones_like(friction)
 
 

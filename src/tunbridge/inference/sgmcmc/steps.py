@@ -1,4 +1,4 @@
-"""How a stochastic-gradient sampler has its step size: as a number, or measured in warm-up (`tuning`)."""
+"""Where the step size of a stochastic-gradient sampler comes from: given, or measured in warm-up (`tuning`)."""
 
 import abc
 from collections.abc import Callable
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class StepSize(Module):
-    """Where a step size comes from. Methods are told the sampler whose steps these are."""
+    """Where a step size comes from. Its methods receive the sampler."""
 
     @property
     @abc.abstractmethod
     def preconditioner(self) -> Preconditioner:
-        """The metric, where a sampler was given none."""
+        """The preconditioner of a sampler that was given none."""
 
     @abc.abstractmethod
     def of(self, state: DynamicsState) -> Any:
@@ -46,40 +46,40 @@ class StepSize(Module):
         variance: Array,
         gradient: Array,
     ) -> DynamicsState:
-        """The first state with its step size: at a first gradient, where the prior has this variance."""
+        """Return the initial state with its step size set, given the first gradient and the prior variance."""
 
     @abc.abstractmethod
     def adapts(self, state: DynamicsState) -> Array:
-        """Whether a preconditioner learns from a step."""
+        """Whether the preconditioner learns from this step's gradient."""
 
     @abc.abstractmethod
     def stride(
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any
     ) -> tuple[Metric | None, Tuning | tuple[()], Array]:
-        """The metric, what warm-up remembers and the step size of a step; the schedule multiplies by a factor."""
+        """Metric, tuning state and step size of this step; `factor` is the schedule's."""
 
     @abc.abstractmethod
     def either(self, state: DynamicsState, plain: Callable[[], Any], corrected: Callable[[], Any]) -> Any:
-        """A corrected path, unless a chain still descends."""
+        """Run `plain` during the descent, else `corrected`."""
 
     @abc.abstractmethod
     def answer(
         self, sampler: "StochasticGradient", state: DynamicsState, motion: Motion, tuned: Any, acceptance: Array
     ) -> tuple[Motion, Any]:
-        """Motion, and what warm-up remembers, after what a step has taught."""
+        """Motion and tuning state after adapting to this step's acceptance."""
 
     @abc.abstractmethod
     def rescue(
         self, sampler: "StochasticGradient", state: DynamicsState, adapts: Array, log_density: Array
     ) -> tuple[DynamicsState, Array]:
-        """The state, or an earlier one where a chain is lost in warm-up, and the log density to be reported."""
+        """State and log density to report; a chain that diverges in warm-up is reset to an earlier state."""
 
     @abc.abstractmethod
     def rescued(self, state: DynamicsState) -> bool:
-        """Whether a chain was ever lost."""
+        """Whether the chain was ever reset after a divergence."""
 
     def notes(self, states: list[DynamicsState], pace: str) -> tuple[str, ...]:
-        """Sentences on the step sizes of all chains, which follow a schedule described by `pace`."""
+        """Sentences on the step sizes of all chains; `pace` describes the schedule."""
         sizes = [float(self.of(state)) for state in states]
         least, most = f"{min(sizes):.3g}", f"{max(sizes):.3g}"
         notes: tuple[str, ...] = (f"Step size {least if least == most else f'{least} to {most}'}, {pace}",)
@@ -89,31 +89,31 @@ class StepSize(Module):
 
     @abc.abstractmethod
     def meetings(self, warmup: int) -> tuple[int, ...]:
-        """Steps of warm-up after which chains meet."""
+        """Warm-up steps after which the chains meet."""
 
     @abc.abstractmethod
     def report(self, sampler: "StochasticGradient", state: DynamicsState) -> PyTree:
-        """What a chain tells the others there."""
+        """A chain's report for a meeting."""
 
     @abc.abstractmethod
     def meet(
         self, sampler: "StochasticGradient", key: Key, target: Target, state: DynamicsState, batch: Data, reports: Any
     ) -> DynamicsState:
-        """The state after a meeting."""
+        """State after a meeting, given the reports of all chains."""
 
 
 class GivenStep(StepSize):
-    """A number, the same from the first step on."""
+    """A given step size, the same from the first step on."""
 
     size: Any
 
     @property
     def preconditioner(self) -> Preconditioner:
-        """None: the number is in the units of the weights."""
+        """The identity: the step size is in the units of the weights."""
         return Identity()
 
     def of(self, state: DynamicsState) -> Any:
-        """As told."""
+        """The given size."""
         return self.size
 
     def begin(
@@ -126,57 +126,57 @@ class GivenStep(StepSize):
         variance: Array,
         gradient: Array,
     ) -> DynamicsState:
-        """As told."""
+        """Return the state with the given step size set."""
         size = jnp.asarray(self.size, state.position.dtype)
         return state._replace(motion=state.motion._replace(step_size=size))
 
     def stride(
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any
     ) -> tuple[Metric | None, Tuning | tuple[()], Array]:
-        """As told."""
+        """The preconditioner's metric, no tuning state, and the scaled step size."""
         return sampler.metric.metric(memory), (), factor * self.size
 
     def adapts(self, state: DynamicsState) -> Array:
-        """In warm-up."""
+        """True in warm-up."""
         return state.step < state.warmup
 
     def either(self, state: DynamicsState, plain: Callable[[], Any], corrected: Callable[[], Any]) -> Any:
-        """A corrected path."""
+        """Always the corrected path."""
         return corrected()
 
     def answer(
         self, sampler: "StochasticGradient", state: DynamicsState, motion: Motion, tuned: Any, acceptance: Array
     ) -> tuple[Motion, Any]:
-        """As they are."""
+        """Return them unchanged."""
         return motion, tuned
 
     def rescue(
         self, sampler: "StochasticGradient", state: DynamicsState, adapts: Array, log_density: Array
     ) -> tuple[DynamicsState, Array]:
-        """As they are: a chain that is lost is an error."""
+        """Return state and log density unchanged; a diverged chain is an error."""
         return state, log_density
 
     def rescued(self, state: DynamicsState) -> bool:
-        """Never."""
+        """False: a given step size is never reduced."""
         return False
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
-        """None."""
+        """No meetings."""
         return ()
 
     def report(self, sampler: "StochasticGradient", state: DynamicsState) -> PyTree:
-        """Nothing."""
+        """An empty report."""
         return ()
 
     def meet(
         self, sampler: "StochasticGradient", key: Key, target: Target, state: DynamicsState, batch: Data, reports: Any
     ) -> DynamicsState:
-        """As it is."""
+        """Return the state unchanged."""
         return state
 
 
 class Refuge(NamedTuple):
-    """What a chain takes up again that was lost: see `DynamicsState`."""
+    """What a diverged chain is reset to; the fields are those of `DynamicsState`."""
 
     position: Array
     metric: PyTree
@@ -185,7 +185,7 @@ class Refuge(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What a chain tells the others."""
+    """A chain's report for a meeting."""
 
     measured: Measured
     log_step: Array
@@ -194,15 +194,15 @@ class Report(NamedTuple):
 
 
 class MeasuredStep(StepSize):
-    """The largest step that curvature and the gradient's noise allow, found in warm-up."""
+    """The largest step size that the curvature and the gradient noise allow, measured in warm-up."""
 
     @property
     def preconditioner(self) -> Preconditioner:
-        """From the gradients that warm-up meets."""
+        """The inverse Fisher information, estimated from the gradients of warm-up."""
         return Fisher()
 
     def of(self, state: DynamicsState) -> Any:
-        """As found."""
+        """The measured step size."""
         return _tuning(state).step_size
 
     def begin(
@@ -215,7 +215,7 @@ class MeasuredStep(StepSize):
         variance: Array,
         gradient: Array,
     ) -> DynamicsState:
-        """A first measurement, and the friction of a descent."""
+        """Return the initial state with a first measurement and the descent's friction."""
         position, friction = state.position, state.motion.friction
         metric = _metric(sampler, state.metric, position)
         measured = tuning.measure(key, target, sampler.gradient, state.anchor, position, batch, metric)
@@ -228,13 +228,13 @@ class MeasuredStep(StepSize):
         return state._replace(motion=motion, tuning=tuned)
 
     def adapts(self, state: DynamicsState) -> Array:
-        """In warm-up; what the descent comes by at first says nothing of the posterior."""
+        """True in warm-up, once the descent has left its start."""
         return (state.step < state.warmup) & (state.step >= tuning.arrival(state.warmup))
 
     def stride(
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any
     ) -> tuple[Metric | None, Tuning | tuple[()], Array]:
-        """Those of the descent while it lasts, then those that were found."""
+        """Metric and step size of the descent while it lasts, then the measured ones."""
         tuned, sampling_metric, dtype = _tuning(state), _metric(sampler, memory, gradient), gradient.dtype
         size = factor * tuned.step_size
 
@@ -245,20 +245,20 @@ class MeasuredStep(StepSize):
         return jax.lax.cond(tuned.descends, descend, lambda: (sampling_metric, tuned, size.astype(dtype)))
 
     def either(self, state: DynamicsState, plain: Callable[[], Any], corrected: Callable[[], Any]) -> Any:
-        """Steps without correction in the descent."""
+        """Uncorrected steps during the descent."""
         return jax.lax.cond(_tuning(state).descends, plain, corrected)
 
     def answer(
         self, sampler: "StochasticGradient", state: DynamicsState, motion: Motion, tuned: Any, acceptance: Array
     ) -> tuple[Motion, Any]:
-        """Friction that does not answer the descent's heat, a step size that answers acceptance."""
+        """Keep friction fixed in the descent; tune the step size of corrected paths to the acceptance rate."""
         motion = motion._replace(friction=jnp.where(tuned.descends, state.motion.friction, motion.friction))
         return motion, tuned if sampler.correction is None else tuning.answer(tuned, acceptance)
 
     def rescue(
         self, sampler: "StochasticGradient", state: DynamicsState, adapts: Array, log_density: Array
     ) -> tuple[DynamicsState, Array]:
-        """Back where it last met the others, with what it remembered there, at rest and with smaller steps."""
+        """Reset a diverged chain to its last meeting, at rest, with a smaller step size."""
         lost = adapts & tuning.lost(_tuning(state), state.position, log_density)
         tuned = tuning.slower(_tuning(state))
 
@@ -279,18 +279,18 @@ class MeasuredStep(StepSize):
         return next_state, jnp.where(lost, jnp.finfo(log_density.dtype).min, log_density)
 
     def meetings(self, warmup: int) -> tuple[int, ...]:
-        """When chains agree on a metric and a step size."""
+        """Warm-up steps after which chains agree on a metric and a step size."""
         return tuning.meetings(warmup)
 
     def report(self, sampler: "StochasticGradient", state: DynamicsState) -> Report:
-        """What was measured at the last meeting, and what the preconditioner gathered since."""
+        """The last measurements, the log step size, and what the preconditioner gathered since the last meeting."""
         tuned = _tuning(state)
         return Report(tuned.measured, jnp.log(tuned.step_size), tuned.caution, sampler.metric.report(state.metric))
 
     def meet(
         self, sampler: "StochasticGradient", key: Key, target: Target, state: DynamicsState, batch: Data, reports: Any
     ) -> DynamicsState:
-        """A metric from all chains; at the last meeting one step size for all."""
+        """Pool the preconditioner over all chains and measure again; the last meeting sets one step size for all."""
         key_curvature, key_momentum = jax.random.split(key)
         tuned, position = _tuning(state), state.position
         last = tuned.left == 1
@@ -312,7 +312,7 @@ class MeasuredStep(StepSize):
         return state._replace(motion=motion, metric=memory, tuning=tuned)
 
     def rescued(self, state: DynamicsState) -> bool:
-        """Whether caution had to grow."""
+        """Whether the step size was ever reduced after a divergence."""
         return float(_tuning(state).caution) < 1.0
 
 

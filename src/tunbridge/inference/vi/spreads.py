@@ -85,7 +85,7 @@ class Diagonal(Spread):
         return normal(key, self.rho.shape, self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
-        r""":math:`\sigma \varepsilon`."""
+        r"""Deviation :math:`\sigma \varepsilon`."""
         return softplus(self.rho) * noise
 
     def common(self, noise: Array) -> Array:
@@ -93,7 +93,7 @@ class Diagonal(Spread):
         return jnp.zeros_like(self.rho)
 
     def own(self) -> Array:
-        r""":math:`\sigma`."""
+        r"""Standard deviations :math:`\sigma`."""
         return softplus(self.rho)
 
     def log_prob(self, deviation: Array) -> Scalar:
@@ -102,11 +102,11 @@ class Diagonal(Spread):
         return -0.5 * (jnp.sum(jnp.square(deviation / sigma)) + self.num * LOG_2PI) - sum_log(sigma)
 
     def log_det(self) -> Scalar:
-        r""":math:`2 \sum \log \sigma`."""
+        r"""Log determinant :math:`2 \sum \log \sigma`."""
         return 2.0 * sum_log(softplus(self.rho))
 
     def variance(self) -> Array:
-        r""":math:`\sigma^2`."""
+        r"""Variances :math:`\sigma^2`."""
         return jnp.square(softplus(self.rho))
 
 
@@ -141,7 +141,7 @@ class Dense(Spread):
         return normal(key, self.rho.shape, self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
-        r""":math:`L \varepsilon`."""
+        r"""Deviation :math:`L \varepsilon`."""
         return self.cholesky() @ noise
 
     def log_prob(self, deviation: Array) -> Scalar:
@@ -187,15 +187,15 @@ class LowRankDiagonal(Spread):
         return normal(key_each, self.rho.shape, self.rho.dtype), columns
 
     def root(self, noise: tuple[Array, Array]) -> Array:
-        r""":math:`\sigma (\varepsilon_1 + U \varepsilon_2)`."""
+        r"""Deviation :math:`\sigma (\varepsilon_1 + U \varepsilon_2)`."""
         return self.own() * noise[0] + self.common(noise)
 
     def common(self, noise: tuple[Array, Array]) -> Array:
-        r""":math:`\sigma \, U \varepsilon_2`."""
+        r"""Correlated part of the deviation, :math:`\sigma \, U \varepsilon_2`."""
         return self.own() * (self.factors @ noise[1])
 
     def own(self) -> Array:
-        r""":math:`\sigma`."""
+        r"""Standard deviations :math:`\sigma`."""
         return softplus(self.rho)
 
     def log_prob(self, deviation: Array) -> Scalar:
@@ -263,7 +263,7 @@ class MatrixVariate(Spread):
         return normal(key, (len(self.rho), len(self.rho_columns)), self.rho.dtype)
 
     def root(self, noise: Array) -> Array:
-        r""":math:`A E B^\top`, in the axis order of the weights."""
+        r"""Deviation :math:`A E B^\top`, in the axis order of the weights."""
         rows, columns = self._roots()
         return self._back(rows @ noise @ columns.T)
 
