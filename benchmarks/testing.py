@@ -21,7 +21,7 @@ Three commands check three things:
 | command | what runs | goal on 2 cores |
 | --- | --- | --- |
 | `make test` | all but the slow tests, with nothing compiled before | 8 minutes, 2 GB per worker |
-| `make test-all` | the slow tests too; `make test-all PYTHON=python3.13 VENV=build/3.13` on another Python | 60 minutes |
+| `make test-all` | the slow tests too; `make test-all PYTHON=python3.13 VENV=build/3.13`: another Python | 60 minutes |
 | `make docs` | every page, executed; a failing page does not stop the others | 10 minutes |
 
 In `make test` each method is fitted once with its defaults to a line with unknown noise and an unknown prior scale,
@@ -98,8 +98,8 @@ def page(found: dict, mutants: dict) -> str:
     ordered = sorted(folders.items(), key=lambda item: -item[1][1])
     rows = [[folder, num, f"{cpu:.0f}", programs] for folder, (num, cpu, programs) in ordered]
     return TEXT.format(
-        summary=f"{total[0]:,} tests in {found['seconds']} seconds: {total[1]:,.0f} CPU-seconds, {total[2]:,} programs. "
-        f"Nothing was compiled before. Peak memory per worker: {memory}.",
+        summary=f"{total[0]:,} tests in {found['seconds']} seconds: {total[1]:,.0f} CPU-seconds, {total[2]:,} "
+        f"programs. Nothing was compiled before. Peak memory per worker: {memory}.",
         folders=table(["folder", "tests", "CPU-seconds", "programs"], rows),
         shown=len(found["dearest"]),
         tests=table(

@@ -13,7 +13,6 @@ from pathlib import Path
 import jax
 import pytest
 
-
 _SPENT = {"programs": 0, "compiling": 0.0, "tracing": 0.0}
 
 

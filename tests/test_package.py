@@ -1,8 +1,11 @@
 """The package as a whole: its names, its weight, what it refuses."""
 
+import ast
 import importlib.metadata
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -37,6 +40,57 @@ def test_fitting_and_predicting_need_neither_plots_nor_scikit_learn():
         "print([name for name in ('sklearn', 'matplotlib') if name in sys.modules])"
     )
     assert done.stdout.strip() == "[]", done.stderr
+
+
+PRIVATE: set[str] = set()
+"""Private names of other packages that src may use, as `package._module.name`; each with its reason beside it."""
+
+
+_CHAIN = re.compile(r"[\w.]+")
+
+
+def _private(tree):
+    """Private names of other packages that code imports, or reaches as an attribute of what it imports."""
+    places, used = {}, set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            used |= {alias.name for alias in node.names}
+            places |= {alias.asname or alias.name.split(".")[0]: alias.asname and alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            found = {alias.asname or alias.name: f"{node.module}.{alias.name}" for alias in node.names}
+            used, places = used | set(found.values()), places | found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and _CHAIN.fullmatch(chain := ast.unparse(node)):
+            first, *rest = chain.split(".")
+            if first in places:
+                used.add(".".join((places[first] or first, *rest)))
+    return {name for name in used if not name.startswith("tunbridge.") and _hidden(name)}
+
+
+def _hidden(name):
+    return any(part.startswith("_") and not part.startswith("__") for part in name.split("."))
+
+
+def test_no_private_name_of_another_package_is_used():
+    root = Path(tb.__file__).parent
+    found = {str(path.relative_to(root)): _private(ast.parse(path.read_text())) for path in root.rglob("*.py")}
+    assert {file: names - PRIVATE for file, names in found.items() if names - PRIVATE} == {}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *("import jax._src.core", "from jax._src import core", "from jax import _src", "from numpy.a._b import c as d"),
+        *(
+            "import jax\njax._src.core.f()",
+            "import jax.core as c\nc._f",
+            "from equinox import nn\nnn._linear.Linear(2)",
+        ),
+    ],
+)
+def test_the_search_finds_a_private_name(code):
+    assert _private(ast.parse(code))
+    assert not _private(ast.parse("import jax.numpy as jnp\nfrom tunbridge.core import _own\njnp.__name__\nx._y"))
 
 
 FIRST = """

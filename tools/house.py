@@ -1,7 +1,7 @@
 """Print a table of code metrics of the package: ``python tools/house.py [FOLDER]``.
 
-Files and their lengths, depth of inheritance, overrides of concrete methods, duplicated lines, public names, and the
-files that mention a sampler by name, which a new sampler would have to touch.
+Lengths of files and functions, depth of inheritance, overrides of concrete methods, duplicated lines, public names, and
+the files that mention a sampler by name, which a new sampler would have to touch.
 """
 
 import ast
@@ -22,8 +22,10 @@ class Class(NamedTuple):
 
     name: str
     bases: tuple[str, ...]
+    defined: frozenset[str]
+    """Methods and properties that are not abstract."""
     concrete: frozenset[str]
-    """Methods and properties with an implementation."""
+    """Those of them that compute something: not hooks, which only return a constant, self or an argument."""
 
 
 def trees(folder: Path) -> dict[Path, ast.Module]:
@@ -38,7 +40,10 @@ def classes(found: dict[Path, ast.Module]) -> dict[str, Class]:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 bases = tuple(_last(base) for base in node.bases)
-                table.setdefault(node.name, Class(node.name, bases, frozenset(_concrete(node))))
+                methods = list(_methods(node))
+                concrete = frozenset(method.name for method in methods if not is_hook(method))
+                defined = frozenset(method.name for method in methods)
+                table.setdefault(node.name, Class(node.name, bases, defined, concrete))
     return table
 
 
@@ -49,12 +54,37 @@ def _last(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
-def _concrete(node: ast.ClassDef) -> Iterator[str]:
+def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
     for part in node.body:
         if isinstance(part, ast.FunctionDef) and not part.name.startswith("__"):
             marks = [_last(mark) for mark in part.decorator_list]
             if "abstractmethod" not in marks:
-                yield part.name
+                yield part
+
+
+def is_hook(function: ast.FunctionDef) -> bool:
+    """Whether a function only returns constants, self or arguments: a default that subclasses are meant to replace."""
+    body = function.body[1:] if ast.get_docstring(function) is not None else function.body
+    if not body:
+        return True
+    if len(body) > 1 or not isinstance(body[0], ast.Return):
+        return False
+    arguments = {argument.arg for argument in ast.walk(function.args) if isinstance(argument, ast.arg)}
+    names = {node.id for node in ast.walk(body[0]) if isinstance(node, ast.Name)}
+    plain = (ast.Return, ast.Constant, ast.Name, ast.Tuple, ast.List, ast.Dict, ast.UnaryOp, ast.USub, ast.Load)
+    return names <= arguments and all(isinstance(node, plain) for node in ast.walk(body[0]))
+
+
+def functions(found: dict[Path, ast.Module]) -> list[int]:
+    """Number of lines of every function and method, without decorators and docstring."""
+    nodes = [node for tree in found.values() for node in ast.walk(tree)]
+    return [_length(node) for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    first = node.body[0]
+    written = first.end_lineno - first.lineno + 1 if ast.get_docstring(node) is not None else 0
+    return node.end_lineno - node.lineno + 1 - written
 
 
 def ancestors(name: str, table: dict[str, Class]) -> list[Class]:
@@ -77,7 +107,7 @@ def overrides(table: dict[str, Class]) -> list[tuple[str, str]]:
     return [
         (name, method)
         for name, one in table.items()
-        for method in sorted(one.concrete)
+        for method in sorted(one.defined)
         if any(method in above.concrete for above in ancestors(name, table))
     ]
 
@@ -123,8 +153,8 @@ def touched(found: dict[Path, ast.Module], package: Path, sampler: str = "SGNHT"
     return places
 
 
-def main(package: Path) -> None:
-    """Print the table."""
+def measured(package: Path) -> dict[str, int | float | str]:
+    """Every metric of a package by its label."""
     found = trees(package)
     lengths = [len(path.read_text(encoding="utf-8").splitlines()) for path in found]
     table = classes(found)
@@ -132,22 +162,26 @@ def main(package: Path) -> None:
     deepest = max(methods, key=lambda name: methods[name])
     rooms = Counter(str(path.parent.relative_to(package)) for path in found)
     largest, count = rooms.most_common(1)[0]
-    places = touched(found, package)
-    for label, value in (
-        ("files", len(lengths)),
-        ("lines", sum(lengths)),
-        ("lines of a file: median", median(lengths)),
-        ("lines of a file: 90 %", quantiles(lengths, n=10)[-1]),
-        ("longest file", max(lengths)),
-        ("files in the largest room", f"{count} ({largest})"),
-        ("classes of methods from Method down, at most", f"{methods[deepest]} ({deepest})"),
-        ("definitions of `posteriors`", sum("posteriors" in one.concrete for one in table.values())),
-        ("overrides of methods that do something", len(overrides(table))),
-        (f"windows of {ALIKE} lines written twice", twice(package)),
-        ("names in the stubs", names(package)),
-        ("files besides its own that name SGNHT", f"{len(places)} ({', '.join(places)})"),
-    ):
-        print(f"{label:<48}{value}")
+    places, spans = touched(found, package), functions(found)
+    return {
+        "files": len(lengths),
+        "lines": sum(lengths),
+        "lines of a file: median": median(lengths),
+        "lines of a file: 90 %": quantiles(lengths, n=10)[-1],
+        "longest file": max(lengths),
+        "lines of a function: median": median(spans),
+        "lines of a function: 90 %": quantiles(spans, n=10)[-1],
+        "files in the largest room": count,
+        "largest room": largest,
+        "classes of methods from Method down, at most": methods[deepest],
+        "deepest class of a method": deepest,
+        "definitions of `posteriors`": sum("posteriors" in one.defined for one in table.values()),
+        "overrides of methods that do something": len(overrides(table)),
+        f"windows of {ALIKE} lines written twice": twice(package),
+        "names in the stubs": names(package),
+        "files besides its own that name SGNHT": len(places),
+        "those files": ", ".join(places),
+    }
 
 
 def _is_method(name: str, table: dict[str, Class]) -> bool:
@@ -155,4 +189,5 @@ def _is_method(name: str, table: dict[str, Class]) -> bool:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "src" / "tunbridge")
+    for label, value in measured(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "src" / "tunbridge").items():
+        print(f"{label:<48}{value}")

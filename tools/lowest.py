@@ -8,13 +8,11 @@ _LOWEST = re.compile(r"([\w.-]+)(?:\[[\w,]+\])?>=([\d.]+)")
 
 
 def constraints(project: dict) -> list[str]:
-    """Constraints, one per dependency with a lower bound: its lowest release, or that major version if the bound names
-    only a major version.
-    """
+    """Constraints, one per dependency with a lower bound: the release that the bound names (3 is 3.0.0)."""
     extras = project["optional-dependencies"]
     asked = [*project["dependencies"], *extras["flax"], *extras["keras"]]
     found = [_LOWEST.match(line) for line in asked]
-    return [f"{name[1]}=={name[2]}{'' if '.' in name[2] else '.*'}" for name in found if name]
+    return [f"{name[1]}=={name[2]}" for name in found if name]
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ from tunbridge.core.errors import InputError as InputError
 from tunbridge.core.errors import LoadError as LoadError
 from tunbridge.core.errors import NumericalError as NumericalError
 from tunbridge.core.errors import TunbridgeError as TunbridgeError
+from tunbridge.core.names import LIKELIHOODS as LIKELIHOODS
 from tunbridge.core.names import METHODS as METHODS
+from tunbridge.core.names import NETWORKS as NETWORKS
+from tunbridge.core.names import POSTERIORS as POSTERIORS
+from tunbridge.core.names import PRIORS as PRIORS
 from tunbridge.core.types import Params as Params
 from tunbridge.core.types import Predictive as Predictive
 from tunbridge.estimators import BayesianClassifier as BayesianClassifier

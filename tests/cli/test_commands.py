@@ -104,7 +104,7 @@ def test_priors_lists_every_prior():
     assert code == 0
     made = {
         name
-        for name, thing in vars(tb.priors).items()
+        for name, thing in ((name, getattr(tb.priors, name)) for name in tb.priors.__all__)
         if inspect.isclass(thing) and issubclass(thing, tb.priors.AbstractPrior) and not inspect.isabstract(thing)
     }
     assert set(re.findall(r"^│ (\w+)", said, re.M)) == made
@@ -329,6 +329,7 @@ def test_an_interrupt_says_where_to_go_on_and_the_same_command_does(tmp_path):
             "--task regression for --likelihood laplace",
         ),
         (("-t", "depth", "--likelihood", "poisson"), "whole numbers from 0 on as y of Poisson"),
+        (("-t", "depth", "--likelihood", "Categorical", "--task", "regression"), "--task classification for"),
     ],
 )
 def test_a_likelihood_that_does_not_fit_the_target_is_refused_in_a_sentence(arguments, said, tmp_path):
@@ -336,6 +337,32 @@ def test_a_likelihood_that_does_not_fit_the_target_is_refused_in_a_sentence(argu
     code, _, error = call("fit", data, "--out", tmp_path / "run", "-m", "map", *QUICK, *arguments)
     assert code == 2
     assert said in error
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "said"),
+    [
+        ("--prior", "magic", "a prior of normal, laplace, studentt, horseshoe, ard, matrixnormal, cauchy, "),
+        ("--prior", "LogDensity", "got 'LogDensity', which needs function"),
+        ("--likelihood", "magic", "a likelihood of gaussian, "),
+    ],
+)
+@pytest.mark.parametrize("command", ["fit", "compare"])
+def test_an_unknown_prior_or_likelihood_is_refused_before_the_table_is_read(command, option, name, said, tmp_path):
+    (tmp_path / "rows.csv").write_text("not a table")
+    code, _, error = call(command, tmp_path / "rows.csv", "-t", "y", option, name, "--out", tmp_path / "run")
+    assert code == 2
+    assert said in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_prior_and_a_likelihood_are_named_as_their_classes_are(tmp_path):
+    options = {"task": None, "ignore": [], "categorical": [], "drop_missing": False, "test_share": 0.2, "hidden": None}
+    data = penguins(tmp_path / "data.csv")
+    rows = Rows.read(data, ["species"], likelihood="Noisy-Categorical", prior="SpikeAndSlab", seed=0, **options)
+    assert type(rows.model.prior) is tb.priors.SpikeAndSlab
+    assert type(rows.model.likelihood) is tb.likelihoods.NoisyCategorical
+    assert rows.model.likelihood.classes == 2
 
 
 @pytest.mark.slow

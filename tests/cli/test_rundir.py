@@ -1,14 +1,19 @@
 """What a folder of results keeps and loses when a run is interrupted, fails, or meets another."""
 
+import contextlib
 import json
 import os
+import re
 import signal
 import time
+import types
 
 import pytest
 
 import tunbridge as tb
 from cli.commands import call, penguins, started
+from tunbridge.bench.benchmark import runner
+from tunbridge.cli.rundir import RunDir
 from tunbridge.cli.study import Rows
 from tunbridge.core import files
 
@@ -116,12 +121,56 @@ def test_results_that_an_interrupted_run_was_to_replace_stay_protected(tmp_path,
     assert _fit(tmp_path, "--overwrite")[0] == 0
 
 
-def test_a_folder_in_use_is_refused_and_left_as_it_is(tmp_path):
+@pytest.mark.parametrize("command", ["fit {data} -t species", "compare {data} -t species", "demo", "bench toy"])
+def test_a_folder_in_use_is_refused_and_left_as_it_is(command, tmp_path):
+    words = command.format(data=penguins(tmp_path / "data.csv")).split()
     with files.locked(tmp_path / "run"):
-        code, _, error = _fit(tmp_path)
+        code, _, error = call(*words, "--out", tmp_path / "run", "-q")
         assert code == 1
         assert f"is in use by process {os.getpid()}" in error
         assert _names(tmp_path / "run") == [".tunbridge.lock"]
+
+
+def _folder(path, command="fit", overwrite=False):
+    """The folder of a command, which was checked at the command's start."""
+    folder = RunDir(path, types.SimpleNamespace(params={"seed": 0}, info_name=command))
+    folder.check(overwrite)
+    return folder
+
+
+@pytest.mark.parametrize("ended", [True, False])
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_what_another_command_wrote_after_the_check_is_kept_unless_it_may_be_replaced(ended, overwrite, tmp_path):
+    folder, other = _folder(tmp_path, "fit", overwrite), _folder(tmp_path, "compare")
+    with contextlib.suppress(ZeroDivisionError), other.writing(False):
+        (tmp_path / "checkpoint" / "state.npz").touch()
+        if not ended:
+            raise ZeroDivisionError
+        other.finish("theirs")
+    before = _names(tmp_path)
+    assert before == (["report.html"] if ended else ["checkpoint"])
+    with contextlib.ExitStack() as stack:
+        if not overwrite:
+            stack.enter_context(pytest.raises(tb.InputError, match="without results" if ended else "was not finished"))
+        with folder.writing(overwrite):
+            assert _names(tmp_path / "checkpoint") == [".tunbridge.json"]
+            folder.finish("ours")
+    assert _names(tmp_path) == (["report.html"] if overwrite else before)
+
+
+def test_rows_that_another_benchmark_wrote_after_the_check_are_kept(tmp_path, monkeypatch):
+    plan = runner.plan
+
+    def planned(*arguments, **options):
+        (tmp_path / "results.sqlite").write_text("theirs")
+        return plan(*arguments, **options)
+
+    monkeypatch.setattr(runner, "plan", planned)
+    code, _, error = call("bench", "toy", "--out", tmp_path)
+    assert code == 2
+    assert "add --resume" in error
+    assert (tmp_path / "results.sqlite").read_text() == "theirs"
+    assert _names(tmp_path) == ["results.sqlite"]
 
 
 def test_predictions_replace_no_other_file_of_a_similar_name(tmp_path):
@@ -129,7 +178,8 @@ def test_predictions_replace_no_other_file_of_a_similar_name(tmp_path):
     precious, beside = tmp_path / "precious", tmp_path / "p.csv.tmp"
     precious.write_text("precious")
     beside.symlink_to(precious)
-    assert call("predict", tmp_path / "run", tmp_path / "data.csv", "--out", tmp_path / "p.csv")[0] == 0
+    words = ("predict", tmp_path / "run", tmp_path / "data.csv", "--out", tmp_path / "p.csv")
+    assert [call(*words)[0], call(*words)[0], call(*words, "--overwrite")[0]] == [0, 2, 0]
     assert precious.read_text() == "precious"
     assert beside.is_symlink()
     assert (tmp_path / "p.csv").read_text().count("\n") == 61
@@ -161,3 +211,22 @@ def test_more_seconds_go_on_with_the_same_run(tmp_path, monkeypatch):
     _interrupt(tmp_path, monkeypatch)
     code, _, error = _fit(tmp_path, "--seconds", "0.3")
     assert code == 0, error
+
+
+@_SLOW
+def test_a_sampler_that_has_no_time_for_a_draw_says_so_and_more_time_goes_on_with_it(tmp_path):
+    data = penguins(tmp_path / "data.csv")
+    words = ("fit", data, "-t", "species", "-m", "nuts", "--hidden", "4", "--out", tmp_path / "run", "-q", "--seconds")
+    code, said, error = call(*words, "0.1")
+    assert (code, said) == (2, "")
+    kept, sentence = error.splitlines()
+    assert kept.endswith("holds the progress so far; the same command resumes from there.")
+    assert re.fullmatch(
+        r"Error: Expected a run that reaches its first draw; got one that was stopped after \d+ steps of warm-up\. "
+        r"Give it more time, or resume it from its checkpoint\.",
+        sentence,
+    )
+    assert _names(tmp_path / "run") == ["checkpoint"]
+    code, _, error = call(*words, "25")
+    assert code == 0, error
+    assert _names(tmp_path / "run") == ["posterior.npz", "report.html", "run.json"]

@@ -201,7 +201,7 @@ TURNS = [
     )
     for turn, likelihood in zip(range(len(zoo.FREE)), itertools.cycle(LIKELIHOODS), strict=False)
 ]
-"""Each prior once, with likelihoods and networks in turns: other combinations each week, two of them in the fast tests."""
+"""Each prior once, with likelihoods and networks in turns: other combinations each week, two in the fast tests."""
 
 
 @pytest.mark.parametrize(("likelihood", "prior", "network"), TURNS)

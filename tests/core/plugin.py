@@ -1,8 +1,9 @@
-"""A package of one file, as a stranger would write it: a sampler, a prior and a likelihood (see test_names.py)."""
+"""A package of one file, as a stranger would write it, with a part of each kind (see test_names.py)."""
 
 import math
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpyro.distributions as dist
@@ -17,6 +18,10 @@ from tunbridge.model.priors.base import Independent
 class Info(NamedTuple):
     result: Any
     accepted: Any
+
+
+class Walk(tb.Draws):
+    """Draws of a walk."""
 
 
 class Stroll(Iterative):
@@ -49,7 +54,7 @@ class Stroll(Iterative):
         return state[0]
 
     def posterior(self, model, data, traces, key):
-        return tb.Draws(model, key, jax.tree.map(lambda *kept: jnp.concatenate(kept), *(one.kept for one in traces)))
+        return Walk(model, key, jax.tree.map(lambda *kept: jnp.concatenate(kept), *(one.kept for one in traces)))
 
 
 class Secant(Independent):
@@ -71,3 +76,24 @@ class Logistic(OneScale):
 
     def fisher_root(self, outputs, noise=()):
         return diagonal(1 / (math.sqrt(3) * by_output(self.values(noise), outputs)))
+
+
+class Waves(eqx.Module):
+    """Sines of one linear layer, summed."""
+
+    num: int = eqx.field(default=5, static=True)
+    outputs: int | None = eqx.field(default=None, static=True)
+
+    def with_outputs(self, num):
+        return Waves(self.num, num)
+
+    def init(self, key, x):
+        first, last = jax.random.split(key)
+        ways = jax.random.normal(last, (self.num, self.outputs)) / math.sqrt(self.num)
+        return {"first": jax.random.normal(first, (x.shape[1], self.num)), "last": ways}
+
+    def apply(self, weights, x, *, key=None):
+        return jnp.sin(x @ weights["first"]) @ weights["last"]
+
+    def layout(self, weights):
+        return dict.fromkeys(weights, tb.networks.Leaf("weight", inputs=(0,), outputs=(1,)))

@@ -23,9 +23,11 @@ def test_a_later_change_of_the_given_array_is_not_seen():
 @pytest.mark.parametrize(
     ("x", "y", "weight", "said"),
     [
-        ([[0.0], [np.nan], [1.0]], [1.0, 2.0, 3.0], None, r"finite numbers in x; got .* 1 of 3 rows \(1\)"),
-        ([[0.0], [1.0], [np.inf]], [1.0, 2.0, 3.0], None, r"finite numbers in x; got .* \(2\)"),
-        ([[0.0], [1.0]], [1.0, np.nan], None, r"finite numbers in y; got .* \(1\)"),
+        ([[0.0], [np.nan], [1.0]], [1.0, 2.0, 3.0], None, r"in x; got .* 1 of 3 rows \(1\), first x\[1, 0\]"),
+        ([[0.0], [1.0], [np.inf]], [1.0, 2.0, 3.0], None, r"finite numbers in x; got .* \(2\), first x\[2, 0\]"),
+        ([[[0.0, 1.0]], [[2.0, np.nan]]], [1.0, 2.0], None, r"first x\[1, 0, 1\]"),
+        ([[0.0], [1.0]], [[1.0, 2.0], [np.nan, np.nan]], None, r"1 of 2 rows \(1\), first y\[1, 0\]"),
+        ([[0.0], [1.0]], [1.0, np.nan], None, r"finite numbers in y; got .* \(1\), first y\[1\]"),
         (np.zeros((0, 2)), np.zeros(0), None, "at least one row; got none"),
         (np.zeros((3, 2)), np.zeros(4), None, "as many rows in y as in x; got 3 in x and 4 in y"),
         (np.zeros(3), np.zeros(3), None, r"x of shape \(points, features\); got shape \(3,\)"),
@@ -65,7 +67,7 @@ def test_a_stream_shows_its_first_batch_without_using_it_up():
 
 
 def test_an_empty_stream_is_refused():
-    with pytest.raises(tb.InputError, match=r"batches \(x, y\), at least one"):
+    with pytest.raises(tb.InputError, match=r"batches \(x, y\) or \(x, y, weight\), at least one"):
         tb.Data.from_batches(lambda epoch: [], num=6)
     with pytest.raises(tb.InputError, match="at least 1"):
         tb.Data.from_batches(lambda epoch: [(np.zeros((1, 1)), np.zeros(1))], num=0)

@@ -1,10 +1,16 @@
 """Pairs and loaders as data: what a user has at hand becomes Data or a stream, or a sentence says what to write."""
 
+import functools
+
+import jax
 import numpy as np
 import pytest
 
 import tunbridge as tb
-from toys import equal, model, quick
+from toys import LeastSquares, equal, model, quick
+from tunbridge.applications import compression
+from tunbridge.bench import make_reference
+from tunbridge.bench.truth import reference
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.loaders import as_data
 
@@ -117,6 +123,39 @@ def test_methods_take_pairs_and_loaders(name, key):
     posterior = METHODS[name].fit(model(), loader, key=key, progress=False)
     assert np.isfinite(posterior.predict(X).mean).all()
     assert loader.turns > 1
+
+
+SHORT = tb.HMC(run=tb.Run(chains=2, warmup=20, draws=50))
+
+
+@functools.cache
+def learnt():
+    return LeastSquares().fit(model(()), tb.Data(X, Y), key=jax.random.key(0))
+
+
+TABLES = {
+    "split": lambda data, key: tb.datasets.split(data, key),
+    "scaling": lambda data, key: tb.datasets.Scaling.of(X, Y).apply(data),
+    "bind": lambda data, key: model().bind(data),
+    "prior_predictive": lambda data, key: tb.bench.prior_predictive(model(), data, key=key, num=3).rows,
+    "check": lambda data, key: learnt().check(data, key=key).rows,
+    "to_arviz": lambda data, key: learnt().to_arviz(data).observed_data.y,
+    "pruning_curve": lambda data, key: compression.pruning_curve(learnt(), data, (0.0,), by="magnitude").rows,
+    "make_reference": lambda data, key: make_reference(model(), data, X, SHORT, key).predictions,
+}
+
+
+@pytest.mark.parametrize("name", quick(TABLES, ("split", "scaling", "bind", "pruning_curve")))
+def test_functions_of_data_take_pairs(name, key, monkeypatch):
+    monkeypatch.setattr(reference, "_holds", lambda *_: True)
+    assert equal(TABLES[name]((Tensor(X), Tensor(Y)), key), TABLES[name](tb.Data(X, Y), key))
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "make_reference"])
+def test_functions_of_data_refuse_arrays_and_streams(name, key):
+    for given in (X, as_data(Loader())):
+        with pytest.raises(tb.InputError, match=r"as tb\.Data or a pair \(x, y\); got (ndarray|Stream)"):
+            TABLES[name](given, key)
 
 
 @pytest.mark.slow

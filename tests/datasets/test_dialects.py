@@ -112,7 +112,9 @@ def test_an_earlier_file_tells_what_cells_mean(tmp_path):
     assert sheet.table["when"].to_pylist() == [datetime.datetime(2020, 1, 2)]
     assert sheet.notes == ()
     assert Conventions.from_json(like.to_json()) == like
-    assert Conventions.from_json(None) == Conventions()
+    for wrong in (None, {}, {"decimal_comma": True}, {"decimal_comma": 1, "day_first": None}):
+        with pytest.raises(tb.InputError, match="conventions of a fit"):
+            Conventions.from_json(wrong)
 
 
 @pytest.mark.parametrize(

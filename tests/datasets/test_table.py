@@ -1,5 +1,7 @@
 import datetime
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +18,29 @@ def _csv(folder, text, name="data.csv"):
     path = folder / name
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+READ = """
+import sys
+from pathlib import Path
+
+import numpy as np
+from tunbridge.cli.answers import _column
+from tunbridge.datasets import table as tables
+from tunbridge.datasets.encoding import Column
+
+sheet = tables.read(Path(sys.argv[1]))
+sheet.refuse_missing(["a", "b"])
+print(Column("a").numbers(sheet.table["a"]).sum(), _column(np.arange(3.0))[2], "pandas" in sys.modules)
+"""
+
+
+def test_a_table_of_numbers_is_read_and_answered_without_importing_pandas(tmp_path):
+    """PyArrow imports pandas for most conversions, which takes longer than the rest of reading."""
+    pytest.importorskip("pandas")
+    path = _csv(tmp_path, "a,b\n1,2.5\n2,3.5\n")
+    done = subprocess.run([sys.executable, "-c", READ, str(path)], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["3.0", "2.0", "False"]
 
 
 def test_a_csv_and_the_parquet_of_it_are_the_same_table(tmp_path):
@@ -154,7 +179,15 @@ def test_an_encoding_comes_back_from_json_as_it_was():
     table = pa.table({"n": [1, 2, 3], "c": ["u", "v", "w"], "y": ["a", "b", "a"]})
     encoding = Encoding.of(table, ["y"])
     assert Encoding.from_json(json.loads(json.dumps(encoding.to_json()))) == encoding
-    for wrong in (None, [], {"features": 1}, {"features": [{"name": 1, "levels": []}], "targets": [], "task": "x"}):
+    odd = [encoding.to_json() | {"task": "clastification"}, json.loads(json.dumps(encoding.to_json()))]
+    odd[1]["features"][0]["date"] = "no"
+    for wrong in (
+        None,
+        [],
+        {"features": 1},
+        {"features": [{"name": 1, "levels": []}], "targets": [], "task": "x"},
+        *odd,
+    ):
         with pytest.raises(tb.InputError, match="columns of a fit"):
             Encoding.from_json(wrong)
 

@@ -22,7 +22,7 @@ EXAMPLES = [name for name in MODULES if ">>> " in Path(importlib.util.find_spec(
 FITTED = {
     f"tunbridge.{name}"
     for name in (
-        "bench.processes.wide",
+        "bench.baselines.processes.wide",
         "estimators.classifier",
         "estimators.convert",
         "estimators.regressor",
@@ -32,11 +32,11 @@ FITTED = {
         "inference.sgmcmc.moves",
         "inference.vi.advi",
         "model.likelihoods.multitask",
-        "model.networks.equinox",
-        "model.networks.lenet",
-        "model.networks.recurrent",
-        "model.networks.resnet",
-        "model.networks.vgg",
+        "model.networks.adapters.equinox",
+        "model.networks.architectures.lenet",
+        "model.networks.architectures.recurrent",
+        "model.networks.architectures.resnet",
+        "model.networks.architectures.vgg",
     )
 }
 """Modules whose examples take more than a second."""
@@ -49,6 +49,10 @@ def test_examples_in_docstrings_run(name):
     found = doctest.testmod(importlib.import_module(name))
     assert found.failed == 0
     assert found.attempted > 0
+
+
+def test_modules_with_slow_examples_are_modules_with_examples():
+    assert set(EXAMPLES) >= FITTED
 
 
 def _public():

@@ -51,6 +51,35 @@ def test_parts_that_are_named_or_left_out_have_parameters_too():
     assert "method__step_size" not in tb.BayesianRegressor("nutz").get_params()
 
 
+def test_a_prior_and_a_likelihood_may_be_named():
+    regressor = tb.BayesianRegressor("map", prior="Cauchy", likelihood="student-t").set_params(likelihood__df=9.0)
+    assert regressor.prior == "Cauchy"
+    assert regressor.likelihood.df == 9.0
+    assert "prior__scale" in regressor.get_params()
+    fitted = tb.BayesianRegressor(LeastSquares(), (), prior="normal", likelihood="laplace").fit(X, Y)
+    assert type(fitted.posterior_.model.prior) is tb.priors.Normal
+    assert type(fitted.posterior_.model.likelihood) is tb.likelihoods.Laplace
+    fitted = tb.BayesianClassifier(LeastSquares(), (), prior="horseshoe", likelihood="ordinal").fit(X, Y > 0)
+    assert type(fitted.posterior_.model.prior) is tb.priors.Horseshoe
+    assert fitted.posterior_.model.likelihood.classes == 2
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"prior": "magic"}, r"a prior of normal, laplace, studentt, .*, cauchy, .*; got 'magic'"),
+        ({"prior": "FullNormal"}, r"a prior of normal, .*; got 'FullNormal', which needs covariance"),
+        ({"likelihood": "magic"}, r"a likelihood of gaussian, .*, ordinal, bernoulli, .*; got 'magic'"),
+        ({"likelihood": "categorical"}, r"a likelihood of numbers or counts; got Categorical"),
+    ],
+)
+def test_names_that_cannot_be_used_are_refused(parts, said):
+    regressor = tb.BayesianRegressor(LeastSquares(), (), **parts)
+    assert regressor.get_params()
+    with pytest.raises(tb.InputError, match=said):
+        regressor.fit(X, Y)
+
+
 def test_a_part_is_set_before_its_fields():
     regressor = tb.BayesianRegressor().set_params(method__point__train__steps=9, method__point=tb.MAP(0.7))
     assert regressor.method.point == tb.MAP(0.7, train=tb.Train(9))

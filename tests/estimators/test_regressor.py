@@ -10,6 +10,7 @@ from sklearn.model_selection import cross_val_score, train_test_split
 
 import tunbridge as tb
 from toys import LeastSquares, equal
+from tunbridge.core.data import capacity_for
 
 LINEAR = {"method": LeastSquares(), "network": tb.networks.MLP(()), "prior": tb.priors.Normal(1.0)}
 NOISE = 0.3
@@ -40,6 +41,24 @@ def test_units_do_not_matter(fitted, of_x, of_y):
     for one, two in zip(fitted.predict(X, return_std=True), other.predict(X * of_x, return_std=True), strict=True):
         np.testing.assert_allclose(two / of_y, one, rtol=1e-3, atol=1e-3)
     assert other.score(X * of_x, Y * of_y) == pytest.approx(fitted.score(X, Y), abs=1e-3)
+
+
+def test_rows_of_another_number_of_the_same_capacity_compile_nothing(compiled):
+    """As in the folds of a cross-validation, whose lengths differ by one."""
+    for num in (len(X), len(X) - 1):
+        assert capacity_for(num) == 48
+        compiled.clear()
+        trained().fit(X[:num], Y[:num]).predict(X[:num], return_std=True)
+    assert compiled == []
+
+
+@pytest.mark.slow
+def test_a_second_cross_validation_compiles_nothing(compiled):
+    x, y = np.tile(X, (2, 1))[:65], np.tile(Y, 2)[:65]  # folds of 22, 22 and 21 rows
+    for shift in (0.0, 1.0):
+        compiled.clear()
+        cross_val_score(trained(), x + shift, y, cv=3)
+    assert compiled == []
 
 
 def test_the_density_is_that_of_y_with_the_known_noise_in_its_units():

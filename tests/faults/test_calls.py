@@ -1,5 +1,6 @@
-"""Public classes and methods called with anything: what is wrong is Tunbridge's own error, and nothing hangs."""
+"""Public classes, functions and methods called with anything: errors are Tunbridge's own, and nothing hangs."""
 
+import dataclasses
 import inspect
 import math
 import random
@@ -8,6 +9,7 @@ import warnings
 from contextlib import contextmanager
 from pathlib import Path
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -62,16 +64,28 @@ def _within(seconds):
         signal.signal(signal.SIGALRM, before)
 
 
+def _holds(test, value):
+    """Whether a real number among the leaves of a value passes the test."""
+    leaves = jax.tree.leaves(vars(value) if dataclasses.is_dataclass(value) else value)
+    numbers = [leaf for leaf in leaves if isinstance(leaf, float | np.ndarray | np.generic | jax.Array)]
+    real = [number for number in numbers if jnp.issubdtype(getattr(number, "dtype", float), jnp.floating)]
+    return any(bool(np.any(test(np.asarray(number)))) for number in real)
+
+
 def _outcome(call, *args, **kwargs):
-    """ "done", "refused", or what was raised that is not Tunbridge's own."""
+    """ "done", "refused", or what is wrong: an error that is not Tunbridge's own, or a silent and unexplained NaN."""
+    name = f"{getattr(call, '__qualname__', call)}{args} {kwargs}"
     try:
-        with _within(20), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            call(*args, **kwargs)
+        with _within(20), warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            result = call(*args, **kwargs)
     except TunbridgeError as error:
         return "refused" if str(error) else "refused without a word"
     except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:80]} of {getattr(call, '__qualname__', call)}{args} {kwargs}"
+        return f"{type(error).__name__}: {str(error)[:80]} of {name}"
+    finite = not any(_holds(lambda number: ~np.isfinite(number), value) for value in (*args, *kwargs.values()))
+    if finite and not told and "NaN" not in (inspect.getdoc(call) or "") and _holds(np.isnan, result):
+        return f"NaN of {name}"
     return "done"
 
 
@@ -130,3 +144,121 @@ def test_data_raises_nothing_but_its_own_errors(times):
     pool = [*BAD, *GOOD, np.ones((4, 2)), np.arange(4), [1.0, 2.0, 3.0, 4.0], [["a"]] * 4, np.ones((4, 2), complex)]
     found = [_outcome(tb.Data, *(rng.choice(pool) for _ in range(rng.choice([2, 3])))) for _ in range(times)]
     assert [one for one in found if one not in ("done", "refused")] == []
+
+
+FUNCTION_ROOMS = [tb, tb.metrics, tb.diagnostics, tb.datasets, tb.priors, tb.likelihoods]
+LEFT_OUT = ("compare", "to_bayesian")
+"""Functions whose valid calls fit; they have tests of their own."""
+
+
+def _functions(room):
+    things = [getattr(room, name) for name in _names(room) if name not in LEFT_OUT]
+    ours = [thing for thing in things if inspect.isfunction(thing) and thing.__module__.startswith("tunbridge")]
+    return [thing for thing in ours if inspect.signature(thing).parameters]
+
+
+FUNCTIONS = list(dict.fromkeys(thing for room in FUNCTION_ROOMS for thing in _functions(room)))
+METHODS = ["quantile", "interval", "cdf", "cdfs", "log_prob", "log_probs", "sample", "replicates"]
+"""Of a predictive. `Data.padded`, `with_rows` and `where` are used inside jit, where nothing is checked."""
+
+
+def _fitted(all_kinds):
+    """A posterior for numbers and one for classes; with `all_kinds` one for each kind of predictive."""
+    short = tb.Train(3)
+    x = np.random.default_rng(0).normal(size=(24, 2))
+    fits = [
+        (tb.MAP(train=short), tb.likelihoods.Gaussian(0.1), x[:, :1]),
+        (tb.Ensemble(tb.MAP(train=short), 2), tb.likelihoods.Categorical(3), np.arange(24) % 3),
+    ]
+    if all_kinds:
+        linear = tb.NeuralLinear(tb.MAP(train=short), tb.conjugate.NormalInverseGamma())
+        fits += [
+            (tb.MAP(train=short), tb.likelihoods.Poisson(), np.arange(24)),
+            (tb.MAP(train=short), tb.likelihoods.Ordinal(3), np.arange(24) % 3),
+            (linear, tb.likelihoods.Gaussian(dist.Gamma(1.0, 1.0)), x[:, :1]),
+            (tb.bench.BASELINES["gp"](), tb.likelihoods.Gaussian(dist.Gamma(1.0, 1.0)), x[:, :1]),
+        ]
+    fitted = []
+    for method, likelihood, y in fits:
+        scored = tb.Model(tb.networks.MLP((3,)), tb.priors.Normal(1.0), likelihood)
+        fitted.append((method.fit(scored, tb.Data(x, y), key=jax.random.key(0), progress=False), y))
+    if all_kinds:
+        scaling = tb.datasets.Scaling.of(x, x[:, :1])
+        bound = fitted[0][0]
+        fitted.append((tb.Standardised(bound.model, bound.key, bound, scaling), x[:, :1]))
+    return x, [(posterior, posterior.predict(x), y) for posterior, y in fitted]
+
+
+def _usual(x, fitted):
+    """Right values by the name of the argument."""
+    draws = np.random.default_rng(1).normal(size=(4, 60, 2))
+    predictives = [predictive for _, predictive, _ in fitted]
+    plain = {"bins": 5, "mass": 0.5, "slices": 4, "num": 20, "scale": 1.0, "power": -0.3}
+    plain |= {"noise": 0.1, "share": 0.3, "q": 0.3}
+    plain |= dict.fromkeys(["apart", "r_eff", "tau", "weight_decay", "length_scale"], 1.0)
+    plain |= dict.fromkeys(["damping", "time_step", "step_size", "momentum", "rate", "alpha"], 0.5)
+    plain |= {"key": jax.random.key(0), "data": tb.Data(x, x), "prior": tb.priors.Normal(1.0), "model": model()}
+    plain |= {"confidence": x[:, 0], "edges": tb.metrics.equal_mass, "positive": draws[0, :, 0] > 0, "_": x[:, 0]}
+    plain |= {"ranks": np.linspace(0, 1, 30), "log_likelihood": draws[0], "energy": draws[..., 0], "change": draws}
+    plain |= {"folder": "missing", "path": "missing", "posterior": fitted[0][0], "functions": draws, "w": x[:, 0]}
+    several = {"predictive": predictives, "y": [y for *_, y in fitted] + [draws[1], np.ones((24, 1))]}
+    several |= {"other": [*predictives, draws], "x": [draws[0], x], "draws": [draws, draws[0]]}
+    several |= {"scores": [draws[0], draws[0, :, 0]]}
+    several |= {"pairs": [{"predictive": [made], "other": [made], "y": [y]} for _, made, y in fitted]}
+    return {name: [value] for name, value in plain.items()} | several
+
+
+def _with_wrong(rng, function, usual):
+    """Arguments of which about a third are wrong; user functions may raise what they like, so none is given."""
+    names = [name for name, p in inspect.signature(function).parameters.items() if p.kind in (1, 3)]
+    usual = usual | (rng.choice(usual["pairs"]) if "predictive" in names else {})
+    unlike = [value for value in BAD if not callable(value)]
+    return {
+        name: rng.choice(unlike if rng.random() < 0.35 or name not in usual else usual[name])
+        for name in names
+        if inspect.signature(function).parameters[name].default is inspect.Parameter.empty or rng.random() < 0.5
+    }
+
+
+def _called(rng, function, usual):
+    return _outcome(function, **_with_wrong(rng, function, usual))
+
+
+@pytest.mark.parametrize("times", [4, pytest.param(60, marks=pytest.mark.slow)])
+def test_functions_raise_nothing_but_their_own_errors(times):
+    rng, usual = random.Random(5), _usual(*_fitted(times > 4))
+    found = [_called(rng, function, usual) for function in FUNCTIONS for _ in range(times)]
+    assert len(FUNCTIONS) > 40
+    assert [one for one in found if one not in ("done", "refused")] == []
+    assert found.count("refused") > len(found) // 4
+    assert found.count("done") > len(found) // 10
+
+
+@pytest.mark.parametrize("times", [6, pytest.param(60, marks=pytest.mark.slow)])
+def test_methods_raise_nothing_but_their_own_errors(times):
+    rng, (x, fitted) = random.Random(6), _fitted(times > 6)
+    usual = _usual(x, fitted)
+    bound, _ = model().bind(table())
+    calls = [getattr(predictive, name) for _, predictive, _ in fitted for name in METHODS]
+    calls += [model().bind, bound.sample]
+    found = [_called(rng, call, usual) for call in calls for _ in range(times)]
+    assert [one for one in found if one not in ("done", "refused")] == []
+    assert found.count("refused") > len(found) // 4
+    assert found.count("done") > len(found) // 10
+
+
+@pytest.mark.parametrize("name", ["model", "train", "test", "methods", "key"])
+def test_compare_refuses_what_it_cannot_fit(name):
+    good = {"model": model(), "train": table(), "test": table(), "methods": [], "baselines": False}
+    found = [_outcome(tb.compare, **good | {name: value}) for value in BAD]
+    assert [one for one in found if one not in ("done", "refused")] == []
+    assert found.count("refused") > len(found) // 2
+
+
+@pytest.mark.parametrize("name", ["module", "data", "method", "key", "prior", "likelihood"])
+def test_to_bayesian_refuses_what_it_cannot_fit(name):
+    module = eqx.nn.MLP(3, 1, 4, 1, key=jax.random.key(0))
+    good = {"module": module, "data": table(), "method": tb.MAP(train=tb.Train(2)), "key": jax.random.key(0)}
+    found = [_outcome(tb.to_bayesian, **good | {name: value, "progress": False}) for value in BAD]
+    assert [one for one in found if one not in ("done", "refused")] == []
+    assert found.count("refused") > len(found) // 2

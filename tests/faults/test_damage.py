@@ -3,6 +3,7 @@ the very same content."""
 
 import contextlib
 import dataclasses
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,8 @@ from tunbridge.bench.benchmark.store import Store
 from tunbridge.bench.truth.reference import load_reference
 from tunbridge.cli.rundir import RunDir
 from tunbridge.cli.study import Rows
+from tunbridge.datasets.cells import Conventions
+from tunbridge.datasets.encoding import Column, Encoding
 
 KEY = jax.random.key(3)
 
@@ -51,9 +54,22 @@ def _posterior(folder):
     _fit(None).save(folder)
 
 
+ENCODING = Encoding(
+    (Column("bill"), Column("island", ("Biscoe", "Dream", "Ösel")), Column("when", date=True)),
+    (Column("species", ("Adélie", "Gentoo")),),
+    "classification",
+)
+
+
 def _run(folder):
-    _posterior(folder)
-    (folder / "run.json").write_text('{"format": 1, "seed": 3, "scores": [{"NLL": 0.25}], "read": ["60 rows"]}')
+    facts = {"encoding": ENCODING.to_json(), "conventions": Conventions(True, None).to_json(), "read": ["60 rows"]}
+    RunDir(folder).finish("", _fit(None), facts | {"seed": 3, "scores": [{"NLL": 0.25, "ECE": float("nan")}]})
+
+
+def _read_run(folder):
+    facts = RunDir(folder).facts()
+    rest = [facts["seed"], facts["read"], str(facts["scores"])]
+    return [Encoding.from_json(facts["encoding"]), Conventions.from_json(facts["conventions"]), *rest]
 
 
 KINDS = {
@@ -66,7 +82,7 @@ KINDS = {
         lambda folder: dataclasses.astuple(load_reference(folder / "r.npz"))[1:4],
     ),
     "results": Kind(_results, "results.sqlite", _read_results),
-    "run": Kind(_run, "run.json", lambda folder: RunDir(folder).facts()),
+    "run": Kind(_run, "run.json", _read_run),
 }
 
 
@@ -107,9 +123,20 @@ def test_damage_is_a_sentence_with_the_file_or_does_no_harm(kind, times, tmp_pat
             assert str(tmp_path / name) in said
         elif kind == "results":  # pages that name rows may be lost, and no row is another
             assert all(row in wanted for row in found)
-        elif kind != "run":  # a text that people may edit
+        else:
             assert _same(found, wanted)
     assert noticed > times // 10
+
+
+def test_a_run_of_an_earlier_version_or_without_its_checksum_is_refused_with_the_way_out(tmp_path):
+    _run(tmp_path)
+    file = tmp_path / "run.json"
+    facts = json.loads(file.read_text())
+    del facts["checksum"]
+    for wrong, sentence in ((facts | {"format": 1}, "earlier Tunbridge"), (facts, "'checksum'")):
+        file.write_text(json.dumps(wrong))
+        with pytest.raises(tb.LoadError, match=rf"run\.json .*{sentence}.* Fit again\."):
+            RunDir(tmp_path).facts()
 
 
 @pytest.mark.parametrize("times", [60, pytest.param(3000, marks=pytest.mark.slow)])

@@ -6,10 +6,12 @@ import sys
 from pathlib import Path
 
 import jax
+import numpy as np
 import pytest
 
 import tunbridge as tb
 from toys import model, table
+from tunbridge.core import names
 from tunbridge.runtime import programs
 
 FITS = """
@@ -41,13 +43,59 @@ def test_fits_of_ever_new_shapes_hold_a_bounded_number_of_memory_maps(most, fits
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_fork_of_a_process_that_has_fitted_is_told_to_spawn(monkeypatch):
+def test_a_fork_of_a_process_that_has_fitted_or_predicted_is_told_to_spawn(monkeypatch, tmp_path):
     """What the child is told; the fork itself is played, since JAX has threads in this process."""
-    for name in ("_used", "_forked"):
-        monkeypatch.setattr(programs, name, False)
     method, key = tb.MAP(train=tb.Train(2)), jax.random.key(0)
-    programs._note_fork()
-    method.fit(model(), table(), key=key, progress=False)  # forked before anything was fitted
-    programs._note_fork()
-    with pytest.raises(tb.InputError, match="spawn"):
-        method.fit(model(), table(), key=key, progress=False)
+    posterior = method.fit(model(), table(), key=key, progress=False)
+    posterior.save(tmp_path)
+    doors = (
+        lambda: method.fit(model(), table(), key=key, progress=False),
+        lambda: posterior.predict(table().x[:2]),
+        lambda: posterior.sample(key, 2),
+        lambda: tb.load(tmp_path),
+    )
+    for door in doors:
+        for name in ("_used", "_forked"):
+            monkeypatch.setattr(programs, name, False)
+        programs._note_fork()
+        door()  # forked before anything was computed
+        programs._note_fork()
+        for other in doors:
+            with pytest.raises(tb.InputError, match="spawn"):
+                other()
+
+
+@pytest.mark.parametrize("name", names.POSTERIORS.places)
+def test_every_posterior_refuses_to_compute_in_a_fork(name, monkeypatch):
+    kind, key = getattr(tb, name), jax.random.key(0)
+    monkeypatch.setattr(programs, "_forked", True)
+    for door in (lambda: kind.predict(None, np.zeros((1, 1))), lambda: kind.sample(None, key, 1)):
+        with pytest.raises(tb.InputError, match="spawn"):
+            door()
+
+
+FORKS = """
+import os, signal, sys, warnings, numpy as np, tunbridge as tb
+
+warnings.simplefilter("ignore")  # JAX's own, at every fork
+x = np.random.default_rng(0).normal(size=(3000, 3))
+posterior = tb.load(sys.argv[1])
+posterior.predict(x).mean
+if os.fork() == 0:
+    signal.alarm(20)  # ends it if it hangs
+    try:
+        posterior.predict(x[:-1]).mean
+    except tb.InputError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.slow
+def test_a_real_fork_after_a_prediction_ends_in_a_sentence(tmp_path):
+    tb.MAP(train=tb.Train(2)).fit(model(), table(), key=jax.random.key(0), progress=False).save(tmp_path)
+    words = [sys.executable, "-c", FORKS, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=True)
+    assert "spawn" in done.stdout

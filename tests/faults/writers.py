@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -155,6 +156,23 @@ def _benched(folder):
     return 1
 
 
+def _draw(folder, n):
+    from matplotlib.figure import Figure
+
+    from tunbridge.bench.beliefs import gallery
+
+    with mock.patch.object(gallery, "draw", return_value=Figure(figsize=(1 + n % 10, 1))):
+        gallery.save(folder / "g.png")
+
+
+def _drawn(folder):
+    if not (folder / "g.png").exists():
+        return None
+    from matplotlib.image import imread
+
+    return round(imread(folder / "g.png").shape[1] / 110) - 1
+
+
 WRITERS = {
     "core/files.py": Writer(_replace, _replaced),
     "core/archive.py": Writer(
@@ -162,6 +180,7 @@ WRITERS = {
     ),
     "runtime/checkpoint.py": Writer(_save, _saved),
     "bench/benchmark/store.py": Writer(_add, _added),
+    "bench/beliefs/gallery.py": Writer(_draw, _drawn),
     "datasets/table.py": Writer(
         lambda folder, n: tables.write(pa.table({"a": np.full(5_000, n)}), folder / "t.csv"), _tabled
     ),

@@ -137,8 +137,8 @@ def test_points_are_not_left_out_of_few_networks(problem, posterior):
 
 
 def test_what_cannot_be_checked_is_refused(problem, posterior, monkeypatch):
-    with pytest.raises(tb.InputError, match=r"data as tb\.Data"):
-        posterior.check((problem.data.x, problem.data.y))
+    with pytest.raises(tb.InputError, match=r"as tb\.Data or a pair"):
+        posterior.check(problem.data.x)
     with pytest.raises(tb.InputError, match="rows that count once"):
         posterior.check(tb.Data(problem.data.x, problem.data.y, np.ones(20)))
     monkeypatch.setattr(checks, "_MOST_BYTES", 7999)

@@ -105,5 +105,5 @@ def test_what_is_too_large_is_refused_with_its_bytes(chains, monkeypatch):
     monkeypatch.setattr(exchange, "_MOST_BYTES", 1000)
     with pytest.raises(tb.InputError, match="GiB for 20 points"):
         chains.to_arviz(DATA)
-    with pytest.raises(tb.InputError, match=r"data as tb\.Data"):
+    with pytest.raises(tb.InputError, match=r"as tb\.Data or a pair"):
         chains.to_arviz(np.zeros(3))

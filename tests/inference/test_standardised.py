@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 import tunbridge as tb
-from toys import LeastSquares, equal, labelled, model
+from toys import LeastSquares, equal, labelled, model, quick
 from tunbridge.datasets import Scaling
 from tunbridge.inference.standardised import fit_standardised
 
@@ -26,6 +26,36 @@ def _fit(x, y, weight=None, likelihood=None):
 @pytest.fixture(scope="module")
 def fitted():
     return _fit(*_rows(), likelihood=tb.likelihoods.Gaussian(512.0))
+
+
+@pytest.fixture
+def binds(monkeypatch):
+    """Calls of `Model.bind` so far."""
+    calls, bind = [], tb.Model.bind
+
+    def counted(self, data):
+        calls.append(data)
+        return bind(self, data)
+
+    monkeypatch.setattr(tb.Model, "bind", counted)
+    return calls
+
+
+BRIEF = tb.MAP(train=tb.Train(3))
+METHODS = {
+    "ensemble": tb.Ensemble(BRIEF, 2),
+    "laplace": tb.Laplace(point=BRIEF),
+    "meanfield": tb.MeanField(train=tb.Train(3)),
+}
+
+
+@pytest.mark.parametrize("name", quick(METHODS, ("ensemble",)))
+def test_a_fit_binds_model_and_data_once_and_a_standardised_one_twice(name, binds, key):
+    rows = tb.Data(*_rows())
+    METHODS[name].fit(model(), rows, key=key, progress=False)
+    assert len(binds) == 1
+    fit_standardised(METHODS[name], model(), rows.x, rows.y, key=key, progress=False)
+    assert len(binds) == 3
 
 
 def test_log_prob_is_of_y_in_its_units(fitted):

@@ -10,8 +10,8 @@ import numpy as np
 
 from tunbridge import metrics
 from tunbridge.core import tables, tree
-from tunbridge.core.data import Data
 from tunbridge.core.errors import InputError
+from tunbridge.core.loaders import as_table
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace.gaussian import StructuredGaussian
 from tunbridge.inference.posteriors import LowRankGaussian, Point, Posterior
@@ -101,7 +101,7 @@ class PruningCurve(tables.Table):
 
 def pruning_curve(
     posterior: Posterior,
-    data: Data,
+    data: Any,
     fractions: Sequence[float] = FRACTIONS,
     *,
     by: str = "snr",
@@ -116,7 +116,7 @@ def pruning_curve(
     posterior
         A posterior that `prune_by_snr` or `prune_by_magnitude` accepts.
     data
-        Rows to score on, in the units that `predict` takes and returns.
+        Rows to score on, `Data` or a pair (x, y), in the units that `predict` takes and returns.
     fractions
         Fractions of the weights to remove.
     by
@@ -127,11 +127,12 @@ def pruning_curve(
         Passed to `Posterior.predict`, the same for every fraction.
     """
     check_one_task(posterior.model.likelihood)
-    truth = posterior.model.likelihood.check(data.y)
+    table = as_table(data)
+    truth = posterior.model.likelihood.check(table.y)
     rows = []
     for fraction in fractions:
         pruned = _prune(_inner(posterior), fraction, by, biases)
-        predictive = _outer(posterior, pruned).predict(data.x, key=key, num=num)
+        predictive = _outer(posterior, pruned).predict(table.x, key=key, num=num)
         if isinstance(posterior.model.likelihood, OfClasses):
             score = {"error": 1.0 - metrics.accuracy(predictive, truth)}
         else:

@@ -1,5 +1,6 @@
 """The command line, one file per command: it parses options, calls the library and prints the results."""
 
+import atexit
 import gc
 import os
 import sys
@@ -55,6 +56,7 @@ def main() -> None:
     `tunbridge.runtime.programs`.
     """
     gc.set_threshold(100_000, 50, 100)  # objects made by imports are never freed: scanning them repeatedly costs 0.3 s
+    atexit.register(gc.freeze)  # nor need they be scanned when the process ends, which costs 0.4 s
     try:
         app()
     except SystemExit as end:

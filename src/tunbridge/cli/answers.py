@@ -15,7 +15,15 @@ def answers(predictive: Predictive, encoding: Encoding, mass: float, numbers: np
     columns: list[tuple[str, Any]] = [] if numbers is None else [("row", numbers)]
     columns += _classes(predictive, encoding) if encoding.classes else _numbers(predictive, encoding, mass)
     names = distinct([name for name, _ in columns])
-    return pa.table(dict(zip(names, [values for _, values in columns], strict=True)))
+    return pa.table(dict(zip(names, [_column(values) for _, values in columns], strict=True)))
+
+
+def _column(values: Any) -> Any:
+    """A column of numbers from its memory, since PyArrow's own conversion would import pandas; others unchanged."""
+    if not isinstance(values, np.ndarray):
+        return values
+    memory = pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, memory])
 
 
 def _numbers(predictive: Predictive, encoding: Encoding, mass: float) -> list[tuple[str, Any]]:

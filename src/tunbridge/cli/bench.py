@@ -47,8 +47,7 @@ def bench(
         print(_listed())
         return
     options.check_seconds(seconds)
-    options.check_folder(out, [_RESULTS], resume, "add --resume")
-    options.check_folder(out, WRITTEN, (out / _RESULTS).exists(), "move it")
+    _check(out, resume)
     programs.settle_order()
 
     from tunbridge.bench.benchmark import runner, suites
@@ -64,11 +63,18 @@ def bench(
     path = out / _RESULTS
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
     with files.locked(out):
+        _check(out, resume)  # another command may have written to it
         with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
             tally = runner.run(plan, store, each=bar.advance)
             rows = [row for row in store.rows() if row["suite"] == suite]
         print(benching.write(rows, suite, out))
     print(f"{tally}\nResults: {path}  Report: {out / 'report.html'}")
+
+
+def _check(out: Path, resume: bool) -> None:
+    """Raise InputError if the folder holds results that the command does not continue, or others of their names."""
+    options.check_folder(out, [_RESULTS], resume, "add --resume")
+    options.check_folder(out, WRITTEN, (out / _RESULTS).exists(), "move it")
 
 
 def _listed() -> str:

@@ -66,7 +66,7 @@ def compare(
     )
     if not quiet:
         print("\n".join(rows.said()))
-    with folder.writing():
+    with folder.writing(overwrite):
         comparison = rows.judge(
             chosen,
             baselines=not no_baselines,

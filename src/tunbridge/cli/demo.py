@@ -40,7 +40,7 @@ def demo(
 
     folder, data = RunDir(out, context), out / f"{_TABLE}.csv"
     folder.check(overwrite, [data.name])
-    with folder.writing():
+    with folder.writing(overwrite, [data.name]):
         tables.write(as_table(_TABLE), data)
         rows = Rows.read(
             data,

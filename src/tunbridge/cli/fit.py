@@ -62,7 +62,7 @@ def fit(
     if not quiet:
         print("\n".join(rows.said()))
     chosen = METHODS[method]()
-    with folder.writing():
+    with folder.writing(overwrite):
         comparison = rows.judge(
             {method: chosen},
             baselines=False,

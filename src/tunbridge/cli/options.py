@@ -15,18 +15,21 @@ TaskOption = Annotated[
     Task | None,
     typer.Option(help="kind of target (default: text, two values and codes 0, 1, ... are classes)"),
 ]
-Family = Literal["gaussian", "heteroscedastic", "studentt", "laplace", "poisson", "negativebinomial", "ordinal"]
 LikelihoodOption = Annotated[
-    Family | None,
+    str | None,
     typer.Option(
         "--likelihood",
-        help="distribution of the target around the prediction: numbers, counts, or ordered classes",
+        help="distribution of the target around the prediction: gaussian, heteroscedastic, studentt, laplace, poisson, "
+        "negativebinomial or ordinal, or any other that needs no arguments",
     ),
 ]
-Weights = Literal["normal", "laplace", "studentt", "horseshoe", "ard"]
 PriorOption = Annotated[
-    Weights,
-    typer.Option("--prior", help="prior over the weights, of unknown scale"),
+    str,
+    typer.Option(
+        "--prior",
+        help="prior over the weights: normal, laplace, studentt, horseshoe or ard, of unknown scale, or any other of "
+        "`tunbridge priors` that needs no arguments",
+    ),
 ]
 Ignore = Annotated[list[str], typer.Option(help="column to ignore; repeat for several")]
 Categorical = Annotated[
@@ -40,6 +43,7 @@ Seconds = Annotated[
     float | None, typer.Option(help="limit on the training time of a fit in seconds, compilation excluded")
 ]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="replace the results in the folder")]
+OverwriteFile = Annotated[bool, typer.Option("--overwrite", help="replace the file")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print only results and errors")]
 
 
@@ -53,6 +57,14 @@ def check_parent(out: Path) -> None:
     """Raise InputError unless the folder of the file `out` exists."""
     if not out.resolve().parent.is_dir():
         raise InputError("a file in a folder that exists", f"{out}", "Make the folder first.")
+
+
+def check_file(out: Path, overwrite: bool) -> None:
+    """Raise InputError if `out` is a folder, or a file that may not be replaced."""
+    if out.is_dir():
+        raise InputError("a file as --out", f"the folder {out}", "Name another.")
+    if out.exists() and not overwrite:
+        raise InputError("an --out that does not exist yet", f"{out}", "Name another, or add --overwrite.")
 
 
 def check_folder(out: Path, results: Iterable[str], replaced: bool, way_out: str) -> None:

@@ -18,6 +18,7 @@ def predict(
     ] = None,
     mass: Annotated[float, typer.Option(help="probability mass of the intervals")] = 0.9,
     drop_missing: options.DropMissing = False,
+    overwrite: options.OverwriteFile = False,
 ) -> None:
     """Predict the rows of a table: mean, standard deviation and interval, or the probability of each class."""
     import numpy as np
@@ -33,6 +34,7 @@ def predict(
         raise InputError("a --mass between 0 and 1", f"{mass}", "Write 0.9 for 90 %.")
     if out is not None:
         tables.check_writable(out)
+        options.check_file(out, overwrite)
     facts = RunDir(run).facts()
     encoding, conventions = Encoding.from_json(facts.get("encoding")), Conventions.from_json(facts.get("conventions"))
     sheet = tables.read(data, encoding.text, conventions)

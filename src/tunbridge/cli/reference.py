@@ -33,6 +33,7 @@ def reference(
     checkpoint: Annotated[
         Path | None, typer.Option(help="save to this folder, and resume from it after an interruption")
     ] = None,
+    overwrite: options.OverwriteFile = False,
     quiet: options.Quiet = False,
 ) -> None:
     """List, show or make reference posteriors: long chains that methods are judged by.
@@ -46,6 +47,7 @@ def reference(
         return
     if out is None or out.suffix != ".npz":
         raise InputError("--out as a .npz file", f"{out}", "Write --out NAME.npz.")
+    options.check_file(out, overwrite)
     if target:
         from tunbridge.datasets.table import check_readable
 

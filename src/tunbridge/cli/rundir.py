@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from tunbridge.cli.options import check_folder
 from tunbridge.core import files
 from tunbridge.core.errors import InputError, LoadError
 
-FORMAT = 1
+FORMAT = 2
 _RUN, _REPORT, _POSTERIOR, _CHECKPOINT = "run.json", "report.html", "posterior.npz", "checkpoint"
 _RESULTS = (_RUN, _REPORT, _POSTERIOR)
 _MARK, _TEMPORARY = ".tunbridge.json", ".tunbridge-new-"
@@ -82,13 +83,14 @@ class RunDir:
             raise LoadError(f"{self._mark} is damaged ({error}). Delete {self.checkpoint} to start anew.") from error
 
     @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Hold the folder's lock while results are written.
+    def writing(self, overwrite: bool, also: Sequence[str] = ()) -> Iterator[None]:
+        """Check the folder again, since another command may have written to it, and hold its lock meanwhile.
 
         After an interrupt or a failure the checkpoint stays if the run can be resumed from it; other temporary files
         are removed.
         """
         with files.locked(self.path):
+            self.check(overwrite, also)
             for temporary in self.path.glob(f"{_TEMPORARY}*"):
                 shutil.rmtree(temporary, ignore_errors=True)
             self._begin()
@@ -134,7 +136,7 @@ class RunDir:
         try:
             _write(temporary / _REPORT, page)
             if posterior is not None:
-                _write(temporary / _RUN, json.dumps({"format": FORMAT, **(facts or {})}, indent=1, ensure_ascii=False))
+                _write(temporary / _RUN, _with_checksum({"format": FORMAT, **(facts or {})}))
                 posterior.save(temporary)
             for name in (_POSTERIOR, _RUN):
                 (self.path / name).unlink(missing_ok=True)
@@ -145,7 +147,7 @@ class RunDir:
             shutil.rmtree(temporary, ignore_errors=True)
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of a fit that `finish` wrote."""
+        """Return the facts of a fit that `finish` wrote; LoadError if they have changed since."""
         file = self.path / _RUN
         if not file.is_file() or not (self.path / _POSTERIOR).is_file():
             raise InputError(
@@ -153,12 +155,26 @@ class RunDir:
             )
         try:
             facts = json.loads(file.read_text(encoding="utf-8"))
-            newer = facts["format"] > FORMAT
+            age = facts["format"] - FORMAT
+            damaged = age == 0 and facts.pop("checksum") != _checksum(facts)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise LoadError(f"{file} is damaged ({' '.join(str(error).split())[:80]}). Fit again.") from error
-        if newer:
+        if age > 0:
             raise LoadError(f"{file} was written by a newer Tunbridge. Upgrade to read it.")
+        if age < 0:
+            raise LoadError(f"{file} was written by an earlier Tunbridge, without a checksum. Fit again.")
+        if damaged:
+            raise LoadError(f"{file} is damaged (its checksum differs). Fit again.")
         return facts
+
+
+def _with_checksum(facts: dict[str, Any]) -> str:
+    return json.dumps({**facts, "checksum": _checksum(facts)}, indent=1, ensure_ascii=False)
+
+
+def _checksum(facts: dict[str, Any]) -> int:
+    """Checksum of the facts, the same before they are written and after they are read."""
+    return zlib.crc32(json.dumps(facts, sort_keys=True, ensure_ascii=False).encode(errors="replace"))
 
 
 def _write(path: Path, text: str) -> None:

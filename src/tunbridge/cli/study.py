@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
@@ -20,6 +21,7 @@ from tunbridge.datasets.scaling import split_rows
 from tunbridge.inference.base import Method
 from tunbridge.model import defaults
 from tunbridge.model.likelihoods import Ordinal
+from tunbridge.model.likelihoods.base import OfClasses
 from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP
 
@@ -62,6 +64,8 @@ class Rows:
         seed: int,
     ) -> "Rows":
         """Read and check a table, and split it at random."""
+        family = None if likelihood is None else defaults.named_likelihood(likelihood)
+        weights = defaults.named_prior(prior)
         sheet = tables.read(path, categorical)
         table = sheet.table
         tables.require(table, [*targets, *ignore, *categorical], path)
@@ -76,10 +80,10 @@ class Rows:
         else:
             sheet.refuse_missing(used)
         unique = list(dict.fromkeys(targets))
-        task = _task(task, likelihood, unique, table)
+        task = _task(task, likelihood, family, unique, table)
         encoding = Encoding.of(table, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(table.num_rows, test_share, seed)
-        model = _model(encoding, likelihood, prior, hidden)
+        model = Model(_network(hidden), weights, _bound(family, encoding))
         left_out, notes = num - len(kept), sheet.notes
         return cls(path, table, kept + 1, encoding, model, train, test, left_out, sheet.conventions, notes)
 
@@ -164,15 +168,17 @@ def _split(num: int, share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return np.sort(train), np.sort(test)
 
 
-def _task(task: Task | None, likelihood: str | None, targets: list[str], table: pa.Table) -> Task | None:
+def _task(
+    task: Task | None, likelihood: str | None, family: Likelihood | None, targets: list[str], table: pa.Table
+) -> Task | None:
     """Return the likelihood's task, or `task` if none is named; InputError if the table or --task does not fit it."""
-    if likelihood is None:
+    if family is None:
         return task
-    fits: Task = "classification" if likelihood == "ordinal" else "regression"
+    fits: Task = "classification" if isinstance(family, OfClasses) else "regression"
     if task not in (None, fits):
         raise InputError(f"--task {fits} for --likelihood {likelihood}", f"--task {task}", "Change one of them.")
     for name in targets:
-        if not is_number(table[name].type):
+        if (fits == "regression" or isinstance(family, Ordinal)) and not is_number(table[name].type):
             raise InputError(
                 f"numbers in {name!r} for --likelihood {likelihood}",
                 f"{table[name].type}",
@@ -181,12 +187,16 @@ def _task(task: Task | None, likelihood: str | None, targets: list[str], table: 
     return fits
 
 
-def _model(encoding: Encoding, likelihood: str | None, prior: str, hidden: str | None) -> Model:
-    family: Likelihood = defaults.of_classes(len(encoding.classes)) if encoding.classes else defaults.of_numbers()
-    if likelihood is not None:
-        family = Ordinal(len(encoding.classes)) if likelihood == "ordinal" else defaults.LIKELIHOODS[likelihood]()
-    network = defaults.network() if hidden is None else MLP(_widths(hidden))
-    return Model(network, defaults.PRIORS[prior](), family)
+def _bound(family: Likelihood | None, encoding: Encoding) -> Likelihood:
+    """Return the likelihood, with its number of classes; the default one if none is named."""
+    num = len(encoding.classes)
+    if family is None:
+        return defaults.of_classes(num) if num else defaults.of_numbers()
+    return family.bind(family.check(jnp.asarray(np.arange(num)))) if num else family
+
+
+def _network(hidden: str | None) -> MLP:
+    return defaults.network() if hidden is None else MLP(_widths(hidden))
 
 
 def _widths(hidden: str) -> tuple[int, ...]:

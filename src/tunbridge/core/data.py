@@ -220,13 +220,15 @@ def _refuse_nonfinite(rows: np.ndarray, name: str) -> None:
         return
     with np.errstate(over="ignore"):
         cast = rows.reshape(len(rows), -1).astype(jax.dtypes.canonicalize_dtype(rows.dtype), copy=False)
-    finite = np.isfinite(cast).all(axis=1)
+    finite = np.isfinite(cast)
     if not finite.all():
-        bad_rows = np.flatnonzero(~finite)
+        first = ", ".join(map(str, np.unravel_index(finite.argmin(), rows.shape)))
+        bad_rows = np.flatnonzero(~finite.all(axis=1))
         places = ", ".join(map(str, bad_rows[:5])) + (", ..." if len(bad_rows) > 5 else "")
         raise InputError(
             f"finite numbers in {name}",
-            f"NaN or infinity (as {cast.dtype}) in {len(bad_rows)} of {len(rows)} rows ({places})",
+            f"NaN or infinity (as {cast.dtype}) in {len(bad_rows)} of {len(rows)} rows ({places}), "
+            f"first {name}[{first}]",
             "Drop or impute these rows.",
         )
 

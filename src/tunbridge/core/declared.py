@@ -13,6 +13,7 @@ import inspect
 import math
 import numbers
 import os
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -70,8 +71,10 @@ def as_floats(value: Any, name: str) -> np.ndarray:
     """Return real numbers of any shape as a float64 array; InputError if they are not real numbers."""
     try:
         array = np.asarray(value)
+        if array.dtype.kind in "SUmM" or (array.dtype == object and any(item is None for item in array.flat)):
+            raise TypeError("text, dates and None can be cast, but are no numbers")
         return array.astype(np.float64, casting="same_kind" if array.dtype.kind == "c" else "unsafe")
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InputError(f"{name} as real numbers", shown(value), f"Change {name}=.") from error
 
 
@@ -183,14 +186,20 @@ def _kind(name: str, hint: Any) -> Kind:
     if getattr(hint, "_is_protocol", False):
         methods = [method for method in vars(hint) if method[0] != "_"]
         listed = f"{', '.join(methods[:4])}{', ...' if len(methods) > 4 else ''}"
-        words = f"a {hint.__name__.lower()} with the methods {listed}"
-        kind = Kind(words, lambda value: not inspect.isclass(value) and isinstance(value, hint))
+        words = f"a {re.sub('(?<!^)(?=[A-Z])', ' ', hint.__name__).lower()} with the methods {listed}"
+        kind = Kind(words, lambda value: not inspect.isclass(value) and not _lacking(value, methods))
         return kind._replace(lacks=lambda value: _without(value, methods))
     return Kind(_in_words(hint), lambda value: isinstance(value, hint))
 
 
+def _lacking(value: Any, methods: list[str]) -> list[str]:
+    """Members that an object lacks; properties are not evaluated, which may be expensive or raise."""
+    own = getattr(value, "__dict__", {})
+    return [name for name in methods if name not in own and not hasattr(type(value), name)]
+
+
 def _without(value: Any, methods: list[str]) -> str:
-    missing = [name for name in methods if not hasattr(value, name)]
+    missing = _lacking(value, methods)
     return f" without {', '.join(missing)}" if missing else ""
 
 

@@ -19,7 +19,7 @@ class InputError(TunbridgeError, ValueError):
 
 
 class BusyError(TunbridgeError):
-    """A folder that another process, or another thread of this one, is writing to."""
+    """A folder or file that another process, or another thread of this one, is writing to."""
 
 
 class LoadError(TunbridgeError):

@@ -21,7 +21,7 @@ def as_data(given: Any) -> Data | Stream:
     if isinstance(given, Data | Stream):
         return given
     if isinstance(given, tuple):
-        return Data(*as_pair(given))
+        return as_table(given)
     num = _num_rows(given)
     if num is None:
         raise InputError("data as tb.Data, a pair (x, y) or a loader of such pairs", type(given).__name__, _ADVICE)
@@ -32,6 +32,11 @@ def as_data(given: Any) -> Data | Stream:
             "Write persistent_workers=False.",
         )
     return Stream(_Pairs(given), num)
+
+
+def as_table(given: Any) -> Data:
+    """Return `Data` unchanged and a pair (x, y) as `Data`; InputError otherwise."""
+    return given if isinstance(given, Data) else Data(*as_pair(given))
 
 
 def as_pair(given: Any) -> tuple[Any, Any]:

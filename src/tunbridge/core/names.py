@@ -2,9 +2,10 @@
 
 A stub (``.pyi``) beside a package is what type checkers read. `attach` imports a package's names lazily, from the
 places that its stub declares, and a `Table` holds the names of one kind of part. Another package adds a part of its own
-by an entry point in the group ``tunbridge.methods``, ``tunbridge.priors``, ``tunbridge.likelihoods`` or
-``tunbridge.networks``, or by `Table.register`. The part can then be named everywhere: in `compare`, the command line,
-the estimators, `save` and `load`.
+by an entry point in the group ``tunbridge.methods``, ``tunbridge.priors``, ``tunbridge.likelihoods``,
+``tunbridge.networks`` or ``tunbridge.posteriors``, or by `Table.register`. A method can then be chosen by name in
+`compare`, the command line and the estimators; parts of models and posteriors can be saved and loaded; and a prior or
+likelihood that needs no arguments can be chosen by name in the command line and the estimators.
 """
 
 import ast
@@ -12,7 +13,8 @@ import functools
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -79,12 +81,30 @@ class Table(Mapping[str, Any]):
         Classes in that stub that are not of this kind.
     lower
         Whether names are written in lower case.
+    within
+        The package that defines all classes of this kind.
+
+    Attributes
+    ----------
+    own
+        Tunbridge's own names, mapped to "module:Class".
     """
 
-    def __init__(self, kind: str, module: str, others: tuple[str, ...] = (), lower: bool = False):
+    def __init__(
+        self,
+        kind: str,
+        module: str,
+        others: Collection[str] = (),
+        lower: bool = False,
+        within: str = "tunbridge",
+    ):
         self._kind = kind
-        classes = {name: at for name, at in declared(module).items() if name[0].isupper() and name not in others}
-        self._own = {name.lower() if lower else name: place for name, place in classes.items()}
+        classes = {
+            name: place
+            for name, place in declared(module).items()
+            if name[0].isupper() and name not in others and place.startswith(f"{within}.")
+        }
+        self.own = {name.lower() if lower else name: place for name, place in classes.items()}
         self._registered: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Any:
@@ -92,8 +112,8 @@ class Table(Mapping[str, Any]):
 
     def place(self, name: str) -> str:
         """Where the class of a name is defined, as "module:Class"; nothing is imported."""
-        if name in self._own:
-            return self._own[name]
+        if name in self.own:
+            return self.own[name]
         places = self.places
         if name not in places:
             expected = f"a {self._kind} of {', '.join(places)}"
@@ -103,7 +123,12 @@ class Table(Mapping[str, Any]):
     @property
     def places(self) -> dict[str, str]:
         """All names mapped to "module:Class": Tunbridge's own, those of installed packages and registered ones."""
-        return _installed(self._kind) | self._own | self._registered
+        return self.own | self.brought
+
+    @property
+    def brought(self) -> dict[str, str]:
+        """Names of installed packages and registered ones, mapped to "module:Class"; a taken name is left out."""
+        return _installed(self._kind, frozenset(self.own)) | self._registered
 
     def register(self, name: str, cls: type | str) -> None:
         """Register a name for a class, or for "module:Class", in this process.
@@ -120,7 +145,7 @@ class Table(Mapping[str, Any]):
         self._registered[name] = place
 
     def __contains__(self, name: object) -> bool:
-        return name in self._own or name in self.places
+        return name in self.own or name in self.places
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.places)
@@ -137,14 +162,30 @@ def _resolved_or_none(place: str) -> Any:
 
 
 @functools.cache
-def _installed(kind: str) -> dict[str, str]:
-    """The entry points that installed packages declare for one kind of part."""
+def _entry_points() -> Any:
+    """Entry points of all installed packages, searched once: each search reads a file of every package."""
     import importlib.metadata  # importing takes 0.1 s, which help texts do not need
 
-    return {point.name: point.value for point in importlib.metadata.entry_points(group=f"tunbridge.{kind}s")}
+    return importlib.metadata.entry_points()
+
+
+@functools.cache
+def _installed(kind: str, own: frozenset[str]) -> dict[str, str]:
+    """The entry points that installed packages declare for one kind of part; UserWarning for a name that is taken."""
+    places: dict[str, str] = {}
+    for point in _entry_points().select(group=f"tunbridge.{kind}s"):
+        if point.name in own or places.setdefault(point.name, point.value) != point.value:
+            holder = "Tunbridge" if point.name in own else places[point.name]
+            warnings.warn(
+                f"The {kind} {point.name!r} of an installed package ({point.value}) is not used: the name is that of a "
+                f"{kind} of {holder}.",
+                stacklevel=2,
+            )
+    return places
 
 
 METHODS = Table("method", "tunbridge.inference", lower=True)
 PRIORS = Table("prior", "tunbridge.model.priors", others=("AbstractPrior", "FanIn", "Independent", "Smooth"))
 LIKELIHOODS = Table("likelihood", "tunbridge.model.likelihoods")
 NETWORKS = Table("network", "tunbridge.model.networks", others=("Leaf",))
+POSTERIORS = Table("posterior", "tunbridge", others=declared("tunbridge.inference"), within="tunbridge.inference")

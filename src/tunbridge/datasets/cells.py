@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tunbridge.core.errors import InputError
+
 _SIGN, _POWER = r"^[+-]?", r"([eE][+-]?\d+)?$"
 _DECIMAL = rf"{_SIGN}((\d+|\d{{1,3}}(\.\d{{3}})+)(,\d+)?|,\d+){_POWER}"
 """Numbers with a decimal comma: 1,5 and 1.234,5 and 1.234.567."""
@@ -51,9 +53,15 @@ class Conventions:
 
     @classmethod
     def from_json(cls, plain: Any) -> "Conventions":
-        """Inverse of `to_json`; fields are None where `plain` is something else, as in older runs."""
-        given = plain if isinstance(plain, dict) else {}
-        return cls(*(value if isinstance(value := given.get(f.name), bool) else None for f in dataclasses.fields(cls)))
+        """Inverse of `to_json`; InputError if `plain` is something else."""
+        names = {field.name for field in dataclasses.fields(cls)}
+        if not isinstance(plain, dict) or set(plain) != names or not all(map(_is_choice, plain.values())):
+            raise InputError("the conventions of a fit", "something else", "Fit again.")
+        return cls(**plain)
+
+
+def _is_choice(value: Any) -> bool:
+    return value is None or isinstance(value, bool)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +229,7 @@ class Dates:
                 one, two, year, hour, minute, second = (_integers(parts.field(name)) for name in names)
                 settled = pattern is _DATES[1] or pc.all(pc.equal(parts.field("mark"), ".")).as_py()
                 seconds = 3600 * hour + 60 * minute + second
-                there = column.is_valid().to_numpy()
+                there = as_array(column.is_valid())
                 cell = column.drop_null()[0].as_py()
                 return cls(one, two, year, seconds, there, settled, cell)
         return None
@@ -245,6 +253,16 @@ class Dates:
         return pa.array(times, mask=~self.there), wrong
 
 
+def as_array(values: pa.Array | pa.ChunkedArray) -> np.ndarray:
+    """A NumPy array of numbers or truth values; PyArrow's `to_numpy` would import pandas, which takes 0.2 s."""
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if whole.null_count:
+        return whole.to_numpy(zero_copy_only=False)
+    if pa.types.is_boolean(whole.type):
+        return np.from_dlpack(whole.cast(pa.uint8())).astype(bool)
+    return np.from_dlpack(whole)
+
+
 def odd_cell(column: pa.ChunkedArray, wanted: str | None = None) -> tuple[int, str, str] | None:
     """Return (row, kind, text) of the first cell that is not of the kind of the others in a text column, or None.
 
@@ -253,7 +271,7 @@ def odd_cell(column: pa.ChunkedArray, wanted: str | None = None) -> tuple[int, s
     texts = pc.utf8_trim_whitespace(column)
     num_values = len(column) - column.null_count
     for kind, strange in (("a number", _no_numbers(texts)), ("a date", _no_dates(texts))):
-        rows = np.flatnonzero(pc.fill_null(strange, False).to_numpy())
+        rows = np.flatnonzero(as_array(pc.fill_null(strange, False)))
         if len(rows) and (kind == wanted or (wanted is None and len(rows) <= (1 - _MOST) * num_values)):
             row = int(rows[0])
             return row, kind, column[row].as_py()
@@ -303,4 +321,4 @@ def _first_with(column: pa.ChunkedArray, mark: str) -> str:
 def _integers(texts: pa.Array) -> np.ndarray:
     """Texts of digits as integers, 0 where there are none."""
     digits = pc.if_else(pc.equal(texts, ""), "0", texts)
-    return pc.fill_null(digits.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+    return as_array(pc.fill_null(digits.cast(pa.int64()), 0))

@@ -2,13 +2,14 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tunbridge.core.errors import InputError
+from tunbridge.datasets.cells import as_array
 from tunbridge.datasets.table import listed
 
 _MOST_LEVELS = 100
@@ -110,9 +111,8 @@ def _is_text(kind: pa.DataType) -> bool:
 def _floats(values: pa.ChunkedArray) -> np.ndarray:
     """Numbers in float64; dates as seconds since 1970."""
     if _is_date(values.type):
-        micro = values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
-        return micro.to_numpy().astype(np.float64) / 1e6
-    return values.cast(pa.float64(), safe=False).to_numpy().astype(np.float64)
+        return _floats(values.cast(pa.timestamp("us"), safe=False).cast(pa.int64())) / 1e6
+    return as_array(values.cast(pa.float64(), safe=False)).copy()
 
 
 def _texts(values: pa.ChunkedArray) -> list[str]:
@@ -222,7 +222,8 @@ class Encoding:
         """Inverse of `to_json`; InputError if `plain` is something else."""
         try:
             features, targets = (tuple(_column(column) for column in plain[side]) for side in ("features", "targets"))
-            task: Task = "classification" if plain["task"] == "classification" else "regression"
+            if (task := plain["task"]) not in get_args(Task):
+                raise ValueError(f"the task {str(task)[:40]!r}")
         except (KeyError, TypeError, ValueError) as error:
             raise InputError("the columns of a fit", f"something else ({error})", "Fit again.") from error
         return cls(features, targets, task)
@@ -232,7 +233,9 @@ def _column(plain: dict[str, Any]) -> Column:
     name, levels, date = plain["name"], plain["levels"], plain["date"]
     if not (isinstance(name, str) and isinstance(levels, list) and all(isinstance(level, str) for level in levels)):
         raise ValueError("a column without a name")
-    return Column(name, tuple(levels), bool(date))
+    if not isinstance(date, bool):
+        raise ValueError(f"date as {str(date)[:40]}")
+    return Column(name, tuple(levels), date)
 
 
 def _looks_like_classes(values: pa.ChunkedArray) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from tunbridge.core.data import Data
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 from tunbridge.datasets import formats
 from tunbridge.datasets.download import cache, fetch
@@ -83,6 +84,7 @@ CIFAR10 = Source(
 )
 
 
+@checked
 def mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
     """Return MNIST, handwritten digits :cite:p:`lecun1998gradient`: (train, test) of 60,000 and 10,000 images.
 
@@ -98,6 +100,7 @@ def mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
     return _loaded(MNIST, folder)
 
 
+@checked
 def fashion_mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
     """Return Fashion-MNIST, articles of clothing :cite:p:`xiao2017fashion`: (train, test) of 60,000 and 10,000 images.
 
@@ -113,6 +116,7 @@ def fashion_mnist(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
     return _loaded(FASHION_MNIST, folder)
 
 
+@checked
 def cifar10(folder: str | os.PathLike | None = None) -> tuple[Data, Data]:
     """Return CIFAR-10, photographs of ten classes :cite:p:`krizhevsky2009learning`: (train, test) of 50,000 and 10,000.
 

@@ -7,15 +7,18 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Data
-from tunbridge.core.declared import Module
+from tunbridge.core.declared import Module, checked
 from tunbridge.core.errors import InputError
+from tunbridge.core.loaders import as_table
 from tunbridge.core.types import Key
 
 
-def split(data: Data, key: Key, share: float = 0.2) -> tuple[Data, Data]:
-    """Split data at random into (train, test), where `share` is the fraction of test rows."""
-    train, test = split_rows(data.num, key, share)
-    return jax.tree.map(lambda leaf: leaf[train], data), jax.tree.map(lambda leaf: leaf[test], data)
+@checked
+def split(data: Any, key: Key, share: float = 0.2) -> tuple[Data, Data]:
+    """Split `Data` or a pair (x, y) at random into (train, test), where `share` is the fraction of test rows."""
+    table = as_table(data)
+    train, test = split_rows(table.num, key, share)
+    return jax.tree.map(lambda leaf: leaf[train], table), jax.tree.map(lambda leaf: leaf[test], table)
 
 
 def split_rows(num: int, key: Key, share: float = 0.2) -> tuple[Array, Array]:
@@ -57,9 +60,10 @@ class Scaling(Module):
         y_shift, y_scale = _unscaled(self.y_shift, self.y_scale, y)
         return Scaling(x_shift, x_scale, y_shift, y_scale)
 
-    def apply(self, data: Data) -> Data:
-        """Return the data with inputs and targets in standard units."""
-        return Data(self.inputs(data.x), self.targets(data.y), data.weight)
+    def apply(self, data: Any) -> Data:
+        """Return `Data`, or a pair (x, y), with inputs and targets in standard units."""
+        table = as_table(data)
+        return Data(self.inputs(table.x), self.targets(table.y), table.weight)
 
     def inputs(self, x: Any) -> np.ndarray:
         """Return inputs in standard units."""

@@ -14,7 +14,7 @@ import pyarrow.csv
 from tunbridge.core.errors import InputError
 from tunbridge.core.files import replacing
 from tunbridge.core.tables import harmless
-from tunbridge.datasets.cells import Conventions, convert, odd_cell
+from tunbridge.datasets.cells import Conventions, as_array, convert, odd_cell
 from tunbridge.datasets.dialect import SEPARATORS, Dialect, lines, refuse_ragged
 
 _SUFFIXES = (*SEPARATORS, ".parquet")
@@ -228,8 +228,8 @@ def missing(column: pa.ChunkedArray) -> np.ndarray:
     """Return the indices of the rows where a column has no value, or one that is not finite."""
     gaps = pc.is_null(column, nan_is_null=True)
     if pa.types.is_floating(column.type):
-        gaps = pc.or_(gaps, pc.invert(pc.is_finite(pc.fill_null(column, 0.0))))
-    return np.flatnonzero(gaps.to_numpy(zero_copy_only=False))
+        gaps = pc.or_kleene(gaps, pc.invert(pc.is_finite(column)))
+    return np.flatnonzero(as_array(gaps))
 
 
 def drop_missing(table: pa.Table, names: list[str]) -> tuple[pa.Table, np.ndarray]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tunbridge.core.declared import as_floats
 from tunbridge.core.errors import InputError
 
 _LEAST = 4
@@ -57,8 +58,8 @@ def _diagnostic(name: str, values: np.ndarray, **options: Any) -> np.ndarray:
 
 
 def _checked(draws: Any) -> np.ndarray:
-    values = np.asarray(draws, np.float64)
-    if values.ndim < 2 or values.shape[1] < _LEAST:
+    values = as_floats(draws, "draws")
+    if values.ndim < 2 or values.shape[1] < _LEAST or not values.size:
         raise InputError(
             f"draws of shape (chains, draws, ...) with at least {_LEAST} draws", f"shape {values.shape}", "Draw more."
         )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tunbridge.core.declared import Positive, as_floats, checked
 from tunbridge.core.errors import InputError
 
 _BLOCK_NUMBERS = 2**22
@@ -12,7 +13,8 @@ _MEDIAN_ROWS = 1000
 """From how many draws the median distance is computed."""
 
 
-def mmd(x: Any, y: Any, *, scale: float | None = None) -> float:
+@checked
+def mmd(x: Any, y: Any, *, scale: Positive | None = None) -> float:
     r"""Unbiased estimate of the squared maximum mean discrepancy of two sets of draws :cite:p:`gretton2012kernel`.
 
     .. math::
@@ -34,7 +36,7 @@ def mmd(x: Any, y: Any, *, scale: float | None = None) -> float:
     >>> abs(mmd(x[0], x[1])) < 0.002 < mmd(x[0], x[2] + 0.5)
     True
     """
-    x, y = (np.asarray(draws, np.float64) for draws in (x, y))
+    x, y = as_floats(x, "x"), as_floats(y, "y")
     if x.ndim != 2 or y.ndim != 2 or x.shape[1] != y.shape[1] or min(len(x), len(y)) < 2:
         raise InputError(
             "two sets of at least two draws (draws, dimensions)", f"shapes {x.shape} and {y.shape}", "Ravel the draws."
@@ -58,4 +60,4 @@ def _total(x: np.ndarray, y: np.ndarray, length: float) -> float:
 
     size = max(1, _BLOCK_NUMBERS // len(y))
     blocks = (cdist(x[start : start + size], y, "sqeuclidean") for start in range(0, len(x), size))
-    return float(sum(np.exp(-0.5 * block / length**2).sum() for block in blocks))
+    return float(sum(np.exp(-0.5 * (block / length) / length).sum() for block in blocks))

@@ -5,12 +5,14 @@ from typing import Any
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
+from tunbridge.core.declared import as_floats, checked
 from tunbridge.core.errors import InputError
 
 APART = 1.0
 """The distance of means, in standard deviations within a chain, above which two chains are in different modes."""
 
 
+@checked
 def modes(draws: Any, apart: float = APART) -> list[list[int]]:
     r"""Chains grouped by mode, from draws (chains, draws, ...quantities).
 
@@ -26,8 +28,8 @@ def modes(draws: Any, apart: float = APART) -> list[list[int]]:
     >>> modes(values)
     [[0, 2, 3], [1]]
     """
-    values = np.asarray(draws, np.float64)
-    if values.ndim < 2:
+    values = as_floats(draws, "draws")
+    if values.ndim < 2 or not values.size:
         raise InputError("draws of shape (chains, draws, ...)", f"shape {values.shape}", "Keep the axis of chains.")
     values = values.reshape(*values.shape[:2], -1)
     mean, variance = values.mean(axis=1), values.var(axis=1)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import logsumexp
 
+from tunbridge.core.declared import Positive, as_floats, checked
 from tunbridge.core.errors import InputError
 
 LEAST = 50
@@ -42,7 +43,8 @@ class Loo:
         return float(np.mean(self.khat > HIGH))
 
 
-def loo(log_likelihood: Any, r_eff: float = 1.0) -> tuple[Loo, np.ndarray]:
+@checked
+def loo(log_likelihood: Any, r_eff: Positive = 1.0) -> tuple[Loo, np.ndarray]:
     r"""PSIS-LOO from log p(y_i | draw) of shape (draws, points) :cite:p:`vehtari2017practical`.
 
     The draws are weighted by :math:`1 / p(y_i \mid \theta_s)`, which turns the posterior into that without point i. The
@@ -59,8 +61,8 @@ def loo(log_likelihood: Any, r_eff: float = 1.0) -> tuple[Loo, np.ndarray]:
     -------
     The estimates, and the log weights of the draws for each point, (draws, points); the weights sum to one over draws.
     """
-    values = np.asarray(log_likelihood, np.float64)
-    if values.ndim != 2 or len(values) < LEAST or not np.isfinite(values).all():
+    values = as_floats(log_likelihood, "log_likelihood")
+    if values.ndim != 2 or len(values) < LEAST or not values.size or not np.isfinite(values).all():
         finite = bool(np.isfinite(values).all())
         raise InputError(
             f"finite log likelihoods (draws, points) of at least {LEAST} draws",
@@ -84,7 +86,7 @@ def _smoothed(values: np.ndarray, r_eff: float) -> tuple[np.ndarray, float]:
 
     if np.ptp(values) == 0.0:
         return np.full(len(values), -np.log(len(values))), 0.0
-    with contextlib.suppress(ValueError), np.errstate(divide="ignore", invalid="ignore"):
+    with contextlib.suppress(ValueError, IndexError), np.errstate(divide="ignore", invalid="ignore"):
         log_weights, khat = array_stats.psislw(values, r_eff=r_eff)
         if np.isfinite(khat) and np.isfinite(log_weights).all():
             return log_weights, float(khat)

@@ -4,12 +4,14 @@ from typing import Any
 
 import numpy as np
 
+from tunbridge.core.declared import as_floats, checked
 from tunbridge.core.errors import InputError
 
 _BLOCK_NUMBERS = 2**22
 """How many entries of the kernel matrix are held in memory at once."""
 
 
+@checked
 def stein_discrepancy(draws: Any, scores: Any, *, scale: float = 1.0, power: float = -0.5) -> float:
     r"""Kernel Stein discrepancy with the inverse multiquadric kernel :cite:p:`gorham2017measuring`.
 
@@ -29,13 +31,17 @@ def stein_discrepancy(draws: Any, scores: Any, *, scale: float = 1.0, power: flo
     scale, power
         The kernel's c > 0, and its exponent :math:`\beta`, between -1 and 0.
     """
-    x, s = (np.asarray(values, np.float64) for values in (draws, scores))
-    if x.ndim != 2 or x.shape != s.shape or not len(x):
+    x, s = as_floats(draws, "draws"), as_floats(scores, "scores")
+    if x.ndim != 2 or x.shape != s.shape or not x.size:
         raise InputError(
             "draws and scores of one shape (draws, dimensions)", f"{x.shape} and {s.shape}", "Ravel the parameters."
         )
-    if not (-1.0 < power < 0.0 and scale > 0.0):
-        raise InputError("a power from -1 to 0 and a scale above 0", f"{power} and {scale}", "Leave them out.")
+    if not (-1.0 < power < 0.0 < scale and 0.0 < float(scale) * float(scale) < np.inf):
+        raise InputError(
+            "a power from -1 to 0, and a scale above 0 whose square is above 0 and finite",
+            f"{power} and {scale}",
+            "Leave them out.",
+        )
     num, size = len(x), max(1, _BLOCK_NUMBERS // len(x))
     blocks = (slice(start, start + size) for start in range(0, num, size))
     total = sum(_stein_kernel(x[block], s[block], x, s, scale, power).sum() for block in blocks)

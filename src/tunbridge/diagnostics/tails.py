@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 
+from tunbridge.core.declared import as_floats, checked
 from tunbridge.core.errors import InputError
 
 
+@checked
 def hill(x: Any, share: float = 0.02) -> tuple[float, float]:
     r"""Hill's estimate of the tail index :math:`\alpha` and its standard error :cite:p:`hill1975simple`.
 
@@ -32,7 +34,7 @@ def hill(x: Any, share: float = 0.02) -> tuple[float, float]:
     >>> abs(alpha - 1) < 3 * error
     True
     """
-    sizes = np.sort(np.abs(np.ravel(np.asarray(x, np.float64))))[::-1]
+    sizes = np.sort(np.abs(np.ravel(as_floats(x, "x"))))[::-1]
     num = int(share * len(sizes)) if 0.0 < share < 1.0 else 0
     if num < 2 or not sizes[num] > 0:
         raise InputError(
@@ -40,5 +42,8 @@ def hill(x: Any, share: float = 0.02) -> tuple[float, float]:
             f"a share of {share} of {len(sizes)} draws",
             "Give more draws, or a larger share below 1.",
         )
-    alpha = 1.0 / float(np.mean(np.log(sizes[:num] / sizes[num])))
+    excess = float(np.mean(np.log(sizes[:num] / sizes[num])))
+    if excess == 0.0:
+        raise InputError("draws of several sizes in the tail", f"{num} of equal size", "Pass draws that vary.")
+    alpha = 1.0 / excess
     return alpha, alpha / float(np.sqrt(num))

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tunbridge.core import tables
+from tunbridge.core.declared import as_floats
 from tunbridge.core.errors import InputError
 
 LEVEL = 0.01
@@ -37,7 +38,7 @@ def uniformity(ranks: Any) -> float:
     >>> uniformity(even) > 0.5, uniformity(even**2) < 1e-3
     (True, True)
     """
-    values = np.ravel(np.asarray(ranks, np.float64))
+    values = np.ravel(as_floats(ranks, "ranks"))
     if not values.size or not ((values >= 0) & (values <= 1)).all():
         raise InputError(
             "ranks from 0 to 1", f"{values[:3]} of {values.size}", "Divide the ranks by the number of draws."

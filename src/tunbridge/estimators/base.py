@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
 from tunbridge.core.errors import InputError
-from tunbridge.core.names import METHODS
+from tunbridge.core.names import METHODS, UnknownNameError
 from tunbridge.core.types import Likelihood, Network, Predictive, Prior
 from tunbridge.estimators.parameters import changed, nested
 from tunbridge.estimators.rows import distinct
@@ -31,8 +31,8 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         self,
         method: str | Method = "laplace",
         network: Network | Sequence[int] | None = None,
-        prior: Prior | None = None,
-        likelihood: Likelihood | None = None,
+        prior: str | Prior | None = None,
+        likelihood: str | Likelihood | None = None,
         checkpoint: str | os.PathLike | None = None,
         max_seconds: float | None = None,
         progress: bool = False,
@@ -69,8 +69,11 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
     def _part(self, name: str) -> Any:
         """Return a parameter with a name, a list of hidden units or None resolved to the object that it stands for."""
         given = getattr(self, name)
-        if name == "method" and isinstance(given, str) and given in METHODS:
-            return METHODS[given]()
+        if name in _NAMED and isinstance(given, str):
+            try:
+                return _NAMED[name](given)
+            except UnknownNameError:  # parameters may be read and set in any order; fit refuses the name
+                return given
         if name == "network" and (given is None or isinstance(given, list | tuple)):
             return as_network(given)
         if name == "prior" and given is None:
@@ -87,7 +90,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
     def _learn(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, likelihood: Likelihood) -> None:
         """Fit the standardised model to the distinct rows with positive weight."""
-        network, prior = as_network(self.network), self._part("prior")
+        network, prior = as_network(self.network), as_prior(self.prior)
         rows = distinct(x, y, weight)
         if len(rows[0]) < 2:
             raise InputError(
@@ -112,6 +115,27 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         if not isinstance(self.method, Method):
             raise InputError("method= as a name or a method", repr(self.method)[:60], 'Write "map", or tb.MAP().')
         return self.method
+
+
+_NAMED = {
+    "method": lambda name: METHODS[name](),
+    "prior": defaults.named_prior,
+    "likelihood": defaults.named_likelihood,
+}
+
+
+def as_prior(given: str | Prior | None) -> Prior:
+    """Return `given` as a prior: a prior unchanged, the prior of a name, None as the default prior."""
+    if given is None:
+        return defaults.prior()
+    return defaults.named_prior(given) if isinstance(given, str) else given
+
+
+def as_likelihood(given: str | Likelihood | None, default: Likelihood) -> Likelihood:
+    """Return `given` as a likelihood: a likelihood unchanged, the likelihood of a name, None as `default`."""
+    if given is None:
+        return default
+    return defaults.named_likelihood(given) if isinstance(given, str) else given
 
 
 def as_network(given: Any) -> Network:

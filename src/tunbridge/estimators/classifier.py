@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood, Network, Prior
-from tunbridge.estimators.base import BayesianEstimator, weights
+from tunbridge.estimators.base import BayesianEstimator, as_likelihood, weights
 from tunbridge.inference.base import Method
 from tunbridge.model import defaults
 from tunbridge.model.likelihoods.base import OfClasses
@@ -31,10 +31,11 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
     network
         A network, or the units of its hidden layers: ``(50, 50)`` is ``MLP((50, 50))``, and so is None.
     prior
-        Prior over the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.
+        Prior over the weights, or a name that ``tunbridge fit --prior`` takes, such as "horseshoe"; None is
+        ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.
     likelihood
-        None is ``Bernoulli()`` for two classes and ``Categorical()`` for more. ``Ordinal()`` takes the labels as
-        ordered, in the order of `classes_`.
+        A likelihood, or a name that ``tunbridge fit --likelihood`` takes. None is ``Bernoulli()`` for two classes and
+        ``Categorical()`` for more. ``Ordinal()`` takes the labels as ordered, in the order of `classes_`.
     class_weight
         None, "balanced" (all classes have the same total weight, and the weights sum to the number of rows), or a dict
         from label to weight. Class weights multiply sample weights.
@@ -66,8 +67,8 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         self,
         method: str | Method = "laplace",
         network: Network | Sequence[int] | None = None,
-        prior: Prior | None = None,
-        likelihood: Likelihood | None = None,
+        prior: str | Prior | None = None,
+        likelihood: str | Likelihood | None = None,
         class_weight: str | Mapping[Any, float] | None = None,
         checkpoint: str | os.PathLike | None = None,
         max_seconds: float | None = None,
@@ -95,9 +96,7 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
 
     def _family(self) -> Likelihood:
         """Return the likelihood: the one given, or the default for the number of classes."""
-        num, given = len(self.classes_), self.likelihood
-        if given is None:
-            return defaults.of_classes(num)
+        given = as_likelihood(self.likelihood, defaults.of_classes(len(self.classes_)))
         if not isinstance(given, OfClasses):
             raise InputError("a likelihood of classes", f"{given!r}"[:60], "Use BayesianRegressor for numbers.")
         return given

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpyro.distributions as dist
 
 from tunbridge.core.data import Data, Stream
+from tunbridge.core.declared import checked
 from tunbridge.core.loaders import as_data
 from tunbridge.core.names import METHODS
 from tunbridge.core.types import Key, Likelihood, Params, Prior
@@ -21,6 +22,7 @@ from tunbridge.model.networks.adapters.module import from_module
 from tunbridge.model.priors import Normal, fan_in
 
 
+@checked
 def to_bayesian(
     module: Any,
     data: Any,

@@ -7,7 +7,7 @@ from sklearn.base import RegressorMixin
 from sklearn.utils.validation import validate_data
 
 from tunbridge.core.errors import InputError
-from tunbridge.estimators.base import BayesianEstimator, weights
+from tunbridge.estimators.base import BayesianEstimator, as_likelihood, weights
 from tunbridge.model import defaults
 from tunbridge.model.likelihoods.base import OfCounts, OfNumbers
 
@@ -26,9 +26,11 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     network
         A network, or the units of its hidden layers: ``(50, 50)`` is ``MLP((50, 50))``, and so is None.
     prior
-        Prior over the weights; None is ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.
+        Prior over the weights, or a name that ``tunbridge fit --prior`` takes, such as "horseshoe"; None is
+        ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.
     likelihood
-        None is ``Gaussian(dist.Gamma(0.5, 1.0))``, unknown noise with a prior in units of sd(y). A known noise scale is
+        A likelihood, or a name that ``tunbridge fit --likelihood`` takes, such as "studentt"; None is
+        ``Gaussian(dist.Gamma(0.5, 1.0))``, unknown noise with a prior in units of sd(y). A known noise scale is
         given in the units of y. Use ``Heteroscedastic()`` for noise that varies with x, ``StudentT`` or ``Laplace``
         for outliers, and ``Poisson()`` or ``NegativeBinomial`` for counts, which are not standardised.
     checkpoint, max_seconds, progress
@@ -57,7 +59,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to X (points, features) and y (points,) or (points, outputs); a weight counts copies of its row."""
         x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        likelihood = defaults.of_numbers() if self.likelihood is None else self.likelihood
+        likelihood = as_likelihood(self.likelihood, defaults.of_numbers())
         if not isinstance(likelihood, OfNumbers | OfCounts):
             raise InputError(
                 "a likelihood of numbers or counts",

@@ -122,9 +122,12 @@ class Iterative(Method):
     def within(self, gradients: int, rows: int) -> Self:
         """Return the method with its field `run` or `train` cut to a budget of per-row gradients."""
         duration, each = self.duration, self.gradients_per_step
-        if isinstance(duration, Run):
-            return dataclasses.replace(self, run=duration.within(gradients, rows, each))
-        return dataclasses.replace(self, train=duration.within(gradients // (each or 1), rows))
+        fields: dict[str, Any] = (
+            {"run": duration.within(gradients, rows, each)}
+            if isinstance(duration, Run)
+            else {"train": duration.within(gradients // (each or 1), rows)}
+        )
+        return dataclasses.replace(self, **fields)
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
         """Number of per-row gradients that the steps of a fit took; NaN if a step's number is not known."""

@@ -12,6 +12,7 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference import mixing
 from tunbridge.inference.posteriors import Draws, Posterior
 from tunbridge.inference.summary import Summary
+from tunbridge.runtime import programs
 
 _MOST_INPUTS = 64
 """Number of stored inputs, evenly spaced, at which convergence of functions is assessed by default."""
@@ -42,6 +43,7 @@ class Chains(Posterior):
         return chains, draws
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Return `num` draws chosen at random, with replacement."""
         joined = jax.tree.map(_joined, self.params)

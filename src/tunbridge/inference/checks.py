@@ -57,8 +57,6 @@ def check(posterior: Any, data: Data, key: Key) -> Check:
 
 
 def _checked(posterior: Any, data: Data) -> np.ndarray:
-    if not isinstance(data, Data):
-        raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
     if data.weight is not None:
         raise InputError("rows that count once", "rows with weights", "Pass tb.Data(x, y) without weights.")
     size = SIZE * data.y.size * 8

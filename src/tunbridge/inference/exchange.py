@@ -39,8 +39,6 @@ def to_arviz(posterior: Any, params: Params, stats: dict[str, Any], data: Data |
 
 
 def _with_data(posterior: Any, data: Data, shape: tuple[int, int]) -> dict[str, dict[str, np.ndarray]]:
-    if not isinstance(data, Data):
-        raise InputError("data as tb.Data", type(data).__name__, "Write tb.Data(x, y).")
     size = shape[0] * shape[1] * (data.num + data.y.size) * 8
     if size > _MOST_BYTES:
         raise InputError(

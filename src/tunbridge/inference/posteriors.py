@@ -14,9 +14,10 @@ from jax.flatten_util import ravel_pytree
 
 from tunbridge.core import keys, tables, tree
 from tunbridge.core.compiling import once
-from tunbridge.core.data import Data, check_x
+from tunbridge.core.data import check_x
 from tunbridge.core.declared import Count, Module, checked
 from tunbridge.core.errors import InputError
+from tunbridge.core.loaders import as_table
 from tunbridge.core.provenance import Cut, Provenance
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Likelihood, Network, Params, Predictive, PyTree
@@ -27,6 +28,7 @@ from tunbridge.model.model import Model
 from tunbridge.predict.outputs import Outputs, forward
 from tunbridge.predict.parts import Parts, check_one_task, parts
 from tunbridge.predict.push import push
+from tunbridge.runtime import programs
 
 DRAWS = 100
 """Default number of networks that a prediction averages, for posteriors that can draw any number."""
@@ -85,6 +87,7 @@ class Posterior(Module):
         return jax.eval_shape(self.model.outputs, self.draw_like(), self.model.example()).shape[-1]
 
     @checked
+    @programs.unforked
     def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x, averaged over the posterior.
 
@@ -111,6 +114,7 @@ class Posterior(Module):
         """Whether predictions linearise the network."""
         return False
 
+    @programs.unforked
     def compile(self, x_shape: tuple[int, ...]) -> Callable[[Any], Parts]:
         """Return a compiled function of x of this shape that gives what is expected of y, and both uncertainties.
 
@@ -145,7 +149,7 @@ class Posterior(Module):
         """
         return summarise(self.model, self.components(self.key, None))
 
-    def check(self, data: Data, *, key: Key | None = None) -> Check:
+    def check(self, data: Any, *, key: Key | None = None) -> Check:
         """Check the posterior against the rows it was fitted to: posterior predictive checks and leave-one-out.
 
         Statistics of y are compared with those of 500 data sets drawn from the posterior predictive: mean, standard
@@ -158,18 +162,18 @@ class Posterior(Module):
         Parameters
         ----------
         data
-            In the units that `predict` uses.
+            `Data` or a pair (x, y), in the units that `predict` uses.
         key
             For drawing the replicates; None uses the posterior's own.
         """
-        return checks.check(self, data, jax.random.fold_in(self.key, 1) if key is None else key)
+        return checks.check(self, as_table(data), jax.random.fold_in(self.key, 1) if key is None else key)
 
     def prior(self, key: Key, num: int) -> "Posterior":
         """Return draws from the prior, as a posterior: for prior predictive checks."""
         draw = jax.jit(jax.vmap(lambda key_draw: self.model.sample_params(key_draw, self.model.example())))
         return Draws(self.model, key, draw(jax.random.split(key, num)))
 
-    def to_arviz(self, data: Data | None = None) -> Any:
+    def to_arviz(self, data: Any = None) -> Any:
         """Return the draws as an ArviZ DataTree: weights by path, noise and scales as values, chains kept apart.
 
         Draws that come from no chains count as one chain. The groups are posterior and, for samplers, sample_stats
@@ -177,7 +181,7 @@ class Posterior(Module):
         prior_predictive, in the units of the data, ready for ``arviz_stats.loo`` and ``compare``. For ArviZ before 1.0
         use ``arviz.from_datatree(posterior.to_arviz(data))``.
         """
-        return exchange.to_arviz(self, *self._by_chain(), data)
+        return exchange.to_arviz(self, *self._by_chain(), None if data is None else as_table(data))
 
     def _by_chain(self) -> tuple[Params, dict[str, Array]]:
         """The parameters that predictions average, with leading axes (chains, draws), and their step statistics."""
@@ -211,6 +215,7 @@ class Point(Posterior):
     """The optimiser's statistics by name, over the training steps (leading axis)."""
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Return the point `num` times, with a leading axis."""
         return _repeated(num, self.params)
@@ -238,6 +243,7 @@ class Weightless(Posterior):
         """The error raised when weights are asked for."""
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Raise `refusal`: there are no weights."""
         raise self.refusal
@@ -264,6 +270,7 @@ class Draws(Posterior):
         return jax.tree.leaves(self.params)[0].shape[0]
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Return `num` draws chosen at random, with replacement."""
         chosen = jax.random.randint(key, (num,), 0, self.num)
@@ -289,6 +296,7 @@ class LowRankGaussian(Posterior):
     """The rows of F, (rank, ...)."""
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         r"""Draw :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
         return _low_rank_draws(self.mean, self.variance, self.factors, keys.split(key, num))
@@ -325,6 +333,7 @@ class Mixture(Posterior):
     members: tuple[Posterior, ...]
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw `num` parameters, each from a member chosen at random."""
         key_member, *keys = jax.random.split(key, 1 + len(self.members))

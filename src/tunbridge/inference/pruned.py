@@ -8,6 +8,7 @@ from tunbridge.core.declared import Count, checked
 from tunbridge.core.tree import size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.runtime import programs
 
 
 class Pruned(Posterior):
@@ -27,6 +28,7 @@ class Pruned(Posterior):
     kept: PyTree
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw from the posterior, with pruned weights at 0."""
         return jax.vmap(self._without)(self.posterior.sample(key, num))

@@ -13,6 +13,7 @@ from tunbridge.inference import mixing
 from tunbridge.inference.posteriors import Weightless
 from tunbridge.inference.summary import Summary
 from tunbridge.predict.push import push_outputs
+from tunbridge.runtime import programs
 
 
 class Recorded(Weightless):
@@ -53,6 +54,7 @@ class Recorded(Weightless):
         return self.outputs.shape[-1]
 
     @checked
+    @programs.unforked
     def predict(self, x: Any = None, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at recorded inputs: all of them, or the rows x among them."""
         if num is not None:

@@ -20,6 +20,7 @@ from tunbridge.model.model import Model
 from tunbridge.model.networks.architectures.offset import Offset
 from tunbridge.predict.parts import Parts
 from tunbridge.predict.scaled import in_units
+from tunbridge.runtime import programs
 
 
 class Standardised(Posterior):
@@ -37,6 +38,7 @@ class Standardised(Posterior):
     scaling: Scaling
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw the unknowns of the standardised model."""
         return self.posterior.sample(key, num)
@@ -46,6 +48,7 @@ class Standardised(Posterior):
         return self.posterior.components(key, num)
 
     @checked
+    @programs.unforked
     def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x, both in the units of the data; see `Posterior.predict`."""
         predictive = self.posterior.predict(self.scaling.inputs(check_x(x)), key=key, num=num)

@@ -18,11 +18,13 @@ import jax
 import numpy as np
 
 from tunbridge.core import archive, names
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError, LoadError
 from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import PyTree
 from tunbridge.model import spec
 from tunbridge.model.model import Model
+from tunbridge.runtime import programs
 
 logger = logging.getLogger(__name__)
 
@@ -30,10 +32,6 @@ FORMAT = 1
 _KIND = "tunbridge posterior"
 _FILE = "posterior.npz"
 _PARTS = ("network", "prior", "likelihood")
-_POSTERIORS = (
-    *("Chains", "Draws", "Dropout", "LinearLayer", "Linearised", "LowRankGaussian", "Mixture", "Point", "Pruned"),
-    *("Recorded", "Standardised", "StructuredGaussian", "VariationalGaussian", "VariationalLayer"),
-)
 _PIECES = {
     "Cut": "tunbridge.core.provenance:Cut",
     "Provenance": "tunbridge.core.provenance:Provenance",
@@ -70,9 +68,8 @@ _PIECES = {
 
 def _table() -> dict[str, str]:
     """The classes that a file may name: name -> place."""
-    public = names.declared("tunbridge")
-    parts = {name: place for name, place in spec.classes().items() if name != "Model"}
-    return parts | {name: public[name] for name in _POSTERIORS} | _PIECES
+    parts = spec.classes(_PIECES, {"posteriors": names.POSTERIORS})
+    return {name: place for name, place in parts.items() if name != "Model"}
 
 
 def save(posterior: Any, path: str | os.PathLike) -> None:
@@ -89,6 +86,8 @@ def save(posterior: Any, path: str | os.PathLike) -> None:
     logger.info("saved %s to %s", type(posterior).__name__, path)
 
 
+@checked
+@programs.unforked
 def load(path: str | os.PathLike, model: Model | None = None) -> Any:
     """Return the posterior that `Posterior.save` wrote to a folder, equal to the bit.
 
@@ -104,10 +103,9 @@ def load(path: str | os.PathLike, model: Model | None = None) -> Any:
         Equinox module, classes that Tunbridge does not know.
     """
     file = Path(path) / _FILE
-    if model is not None and not isinstance(model, Model):
-        raise InputError("model= as a tb.Model", type(model).__name__, "Write tb.Model(network, prior, likelihood).")
     if not file.is_file():
         raise LoadError(f"There is no posterior in {path}: save writes {_FILE} into the folder that it is given.")
+    programs.keep()
     try:
         return _load(*archive.read(file), model)
     except LoadError as error:

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from tunbridge.core.declared import as_floats
 from tunbridge.core.errors import InputError
 
 
@@ -30,7 +31,10 @@ def fpr95(scores: Any, positive: Any) -> float:
 
 
 def _checked(scores: Any, positive: Any) -> tuple[np.ndarray, np.ndarray]:
-    values, truth = np.asarray(scores, np.float64).reshape(-1), np.asarray(positive).astype(bool).reshape(-1)
+    values, marks = as_floats(scores, "scores").reshape(-1), as_floats(positive, "positive").reshape(-1)
+    if not (np.isfinite(values).all() and np.isfinite(marks).all()):
+        raise InputError("finite scores, and labels 0 or 1", "NaN or infinity", "Drop these points.")
+    truth = marks != 0
     if values.shape != truth.shape:
         raise InputError("one score per label", f"{len(values)} and {len(truth)}", "Pass matching arrays.")
     if truth.all() or not truth.any():

@@ -6,34 +6,43 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.quadrature import panels
-from tunbridge.core.types import Key, Predictive
+from tunbridge.core.types import Key
+from tunbridge.metrics.targets import PredictiveOfClasses, PredictiveOfNumbers
 
 
-def wasserstein(predictive: Predictive, other: Predictive) -> float:
+@checked
+def wasserstein(predictive: PredictiveOfNumbers, other: PredictiveOfNumbers) -> float:
     r"""Mean 1-Wasserstein distance of the marginals, :math:`\int_0^1 |F^{-1}(q) - G^{-1}(q)| \, dq`, in units of y.
 
     Computed by Gauss-Legendre quadrature over the levels q.
     """
     levels, weight = panels()
+    if predictive.mean.shape != other.mean.shape:
+        shapes = f"{predictive.mean.shape} and {other.mean.shape}"
+        raise InputError("predictives of the same points and outputs", shapes, "Predict at one x.")
     gap = jnp.abs(predictive.quantile(levels) - other.quantile(levels))
     return float(jnp.mean(jnp.tensordot(weight, gap, axes=1)))
 
 
-def agreement(predictive: Predictive, other: Predictive) -> float:
+@checked
+def agreement(predictive: PredictiveOfClasses, other: PredictiveOfClasses) -> float:
     """Share of points at which both predictives have the same most probable class."""
     probs, others = _probs(predictive, other)
     return float(np.mean(probs.argmax(axis=-1) == others.argmax(axis=-1)))
 
 
-def total_variation(predictive: Predictive, other: Predictive) -> float:
+@checked
+def total_variation(predictive: PredictiveOfClasses, other: PredictiveOfClasses) -> float:
     r"""Mean total variation distance of the class probabilities, :math:`\frac12 \sum_c |p_c - q_c|`, from 0 to 1."""
     probs, others = _probs(predictive, other)
     return float(np.mean(0.5 * np.abs(probs - others).sum(axis=-1)))
 
 
-def sliced_wasserstein(functions: Any, other: Any, key: Key, slices: int = 128) -> float:
+@checked
+def sliced_wasserstein(functions: Any, other: Any, key: Key, slices: Count = 128) -> float:
     r"""Sliced 1-Wasserstein distance between two sets of functions, in units of y.
 
     It is the mean over random unit directions :math:`u` of :math:`W_1(u \cdot f, u \cdot g)`, where a function is the
@@ -48,12 +57,11 @@ def sliced_wasserstein(functions: Any, other: Any, key: Key, slices: int = 128) 
     slices
         Number of directions.
     """
-    sets = [np.asarray(values, np.float64).reshape(len(values), -1) for values in (functions, other)]
-    if sets[0].shape[1] != sets[1].shape[1] or not all(len(values) for values in sets) or slices < 1:
-        shapes = " and ".join(str(np.shape(values)) for values in (functions, other))
-        raise InputError(
-            "two sets of functions at the same points, and at least one slice", shapes, "Predict at one x."
-        )
+    given = as_floats(functions, "functions"), as_floats(other, "other")
+    sets = [values.reshape(len(values), -1) for values in given if values.size and values.ndim]
+    if len(sets) < 2 or sets[0].shape[1] != sets[1].shape[1]:
+        shapes = " and ".join(str(values.shape) for values in given)
+        raise InputError("two sets of functions (draws, points, ...) at the same points", shapes, "Predict at one x.")
     directions = np.asarray(jax.random.normal(key, (sets[0].shape[1], slices)), np.float64)
     directions /= np.linalg.norm(directions, axis=0, keepdims=True)
     a, b = (np.sort(values @ directions, axis=0) for values in sets)
@@ -63,7 +71,7 @@ def sliced_wasserstein(functions: Any, other: Any, key: Key, slices: int = 128) 
     return float(np.mean(share @ gap))
 
 
-def _probs(predictive: Predictive, other: Predictive) -> tuple[np.ndarray, np.ndarray]:
+def _probs(predictive: PredictiveOfClasses, other: PredictiveOfClasses) -> tuple[np.ndarray, np.ndarray]:
     probs, others = (np.asarray(p.probs) for p in (predictive, other))
     if probs.shape != others.shape:
         raise InputError(

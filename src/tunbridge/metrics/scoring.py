@@ -3,62 +3,43 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jax import Array
 
-from tunbridge.core.errors import InputError
+from tunbridge.core.declared import checked
 from tunbridge.core.quadrature import panels
-from tunbridge.core.types import Predictive
+from tunbridge.metrics.targets import PredictiveDensity, PredictiveOfClasses, PredictiveOfNumbers, column, labels
 
 _TAIL = 1e-6
 _MOST_STEPS = 2048
 
 
-def column(predictive: Predictive, y: Any) -> Array:
-    """Targets as an array (points, outputs), checked to have the shape of the predictive's mean."""
-    values = jnp.asarray(y)
-    values = values[:, None] if values.ndim == 1 else values
-    if values.shape != predictive.mean.shape:
-        raise InputError(f"y of shape {predictive.mean.shape}", f"shape {values.shape}", "Pass the targets of x.")
-    return values
-
-
-def labels(predictive: Predictive, y: Any) -> Array:
-    """Targets as integers (points,), checked to be class numbers."""
-    values = jnp.asarray(y).reshape(-1)
-    num, classes = predictive.probs.shape
-    whole = (values >= 0) & (values < classes) & (values == jnp.round(values))
-    if values.shape != (num,) or not whole.all():
-        raise InputError(
-            f"{num} labels from 0 to {classes - 1}",
-            f"{len(values)} from {values.min()} to {values.max()}",
-            "Pass the labels of x.",
-        )
-    return values.astype(jnp.int32)
-
-
-def log_score(predictive: Predictive, y: Any) -> float:
+@checked
+def log_score(predictive: PredictiveDensity, y: Any) -> float:
     """Mean log predictive density of y; its negative is the NLL."""
     return float(jnp.mean(predictive.log_prob(y)))
 
 
-def rmse(predictive: Predictive, y: Any) -> float:
+@checked
+def rmse(predictive: PredictiveOfNumbers, y: Any) -> float:
     """Root mean squared error of the predictive mean."""
     return float(jnp.sqrt(jnp.mean((predictive.mean - column(predictive, y)) ** 2)))
 
 
-def accuracy(predictive: Predictive, y: Any) -> float:
+@checked
+def accuracy(predictive: PredictiveOfClasses, y: Any) -> float:
     """Share of points whose most probable class is the right one."""
-    return float(jnp.mean(predictive.mode == labels(predictive, y)))
+    return float(jnp.mean(jnp.argmax(predictive.probs, axis=-1) == labels(predictive, y)))
 
 
-def brier(predictive: Predictive, y: Any) -> float:
+@checked
+def brier(predictive: PredictiveOfClasses, y: Any) -> float:
     r"""Brier score, the mean of :math:`\sum_c (p_c - 1\{y = c\})^2`, from 0 to 2 :cite:p:`brier1950verification`."""
     probs = predictive.probs
     hit = jnp.arange(probs.shape[-1])[None] == labels(predictive, y)[:, None]
     return float(jnp.mean(jnp.sum((probs - hit) ** 2, axis=-1)))
 
 
-def crps(predictive: Predictive, y: Any) -> float:
+@checked
+def crps(predictive: PredictiveOfNumbers, y: Any) -> float:
     r"""Continuous ranked probability score, in the units of y :cite:p:`gneiting2007strictly`.
 
     The mean of :math:`\int (F(t) - 1\{t \ge y\})^2 \, dt`, by Gauss-Legendre panels on both sides of y. For counts and
@@ -79,7 +60,8 @@ def crps(predictive: Predictive, y: Any) -> float:
     return float(jnp.mean(below + above + jnp.abs(values - inside)))
 
 
-def interval_score(predictive: Predictive, y: Any, mass: float = 0.9) -> float:
+@checked
+def interval_score(predictive: PredictiveOfNumbers, y: Any, mass: float = 0.9) -> float:
     r"""Width of the central interval plus :math:`2/\alpha` times the miss, :math:`\alpha = 1 - \text{mass}`.
 
     This is Winkler's score :cite:p:`winkler1972decision`, minimised in expectation by the true quantiles.

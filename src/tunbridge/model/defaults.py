@@ -1,9 +1,12 @@
-"""The default model for tabular data, whose noise and prior scale are unknown."""
+"""The default model for tabular data, whose noise and prior scale are unknown, and parts chosen by name."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpyro.distributions as dist
 
+from tunbridge.core import names
 from tunbridge.core.types import Likelihood, Prior
 from tunbridge.model import likelihoods, priors
 from tunbridge.model.likelihoods import Bernoulli, Categorical, Gaussian
@@ -38,8 +41,9 @@ LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {
     "laplace": lambda: likelihoods.Laplace(dist.Gamma(0.5, 1.0)),
     "poisson": likelihoods.Poisson,
     "negativebinomial": lambda: likelihoods.NegativeBinomial(dist.LogNormal(1.0, 1.0)),
+    "ordinal": likelihoods.Ordinal,
 }
-"""Likelihoods of real numbers and of counts that a tabular model may have, by name, with their noise unknown."""
+"""Likelihoods of numbers, of counts and of ordered classes by name, with their noise unknown."""
 
 
 PRIORS: dict[str, Callable[[], Prior]] = {
@@ -49,4 +53,43 @@ PRIORS: dict[str, Callable[[], Prior]] = {
     "horseshoe": lambda: priors.Horseshoe(fan_in(dist.HalfCauchy(0.5)), slab=2.0),
     "ard": lambda: priors.ARD(dist.HalfCauchy(1.0), rest=prior()),
 }
-"""Priors over weights that a tabular model may have, by name."""
+"""Priors over weights by name, with their scale unknown."""
+
+
+def named_prior(name: str) -> Prior:
+    """Return the prior of a name: one of `PRIORS`, or of `tunbridge.PRIORS` if its class needs no arguments."""
+    return _named("prior", name, PRIORS, names.PRIORS)
+
+
+def named_likelihood(name: str) -> Likelihood:
+    """Return the likelihood of a name: one of `LIKELIHOODS`, or of `tunbridge.LIKELIHOODS` without arguments."""
+    return _named("likelihood", name, LIKELIHOODS, names.LIKELIHOODS)
+
+
+def _named(kind: str, name: str, known: Mapping[str, Callable[[], Any]], table: names.Table) -> Any:
+    wanted = _plain(name)
+    if wanted in known:
+        return known[wanted]()
+    classes = {_plain(each): each for each in reversed(list(table))}
+    if wanted in classes and not (needed := _arguments(table[classes[wanted]])):
+        return table[classes[wanted]]()
+    usable = [each for each in map(_plain, table) if each not in known and not _arguments(table[classes[each]])]
+    got = f"{name!r}, which needs {' and '.join(needed)}" if wanted in classes else repr(name)
+    raise names.UnknownNameError(
+        f"a {kind} of {', '.join(dict.fromkeys((*known, *usable)))}", got, "Choose one of these names."
+    )
+
+
+def _plain(name: str) -> str:
+    """A name without hyphens in lower case, as the names of methods are."""
+    return name.replace("-", "").lower()
+
+
+def _arguments(cls: Any) -> list[str]:
+    """Names of the arguments without which a class cannot be built."""
+    parameters = inspect.signature(cls).parameters.values()
+    return [
+        each.name
+        for each in parameters
+        if each.default is each.empty and each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]

@@ -11,9 +11,10 @@ from jax import Array
 
 from tunbridge.core import tables
 from tunbridge.core.compiling import once
-from tunbridge.core.data import Data
-from tunbridge.core.declared import Module
+from tunbridge.core.data import Data, check_x
+from tunbridge.core.declared import Module, checked
 from tunbridge.core.errors import InputError
+from tunbridge.core.loaders import as_table
 from tunbridge.core.provenance import describe
 from tunbridge.core.types import Key, Likelihood, Network, Params, Prior, PyTree, Scalar
 from tunbridge.model.networks.architectures.offset import Offset
@@ -47,11 +48,13 @@ class Model(Module):
         rows = [{"": name, "value": describe(part)[:_MOST_SHOWN]} for name, part in parts.items()]
         return tables.to_html(rows, type(self).__name__)
 
-    def bind(self, data: Data) -> tuple["Model", Data]:
+    @checked
+    def bind(self, data: Any) -> tuple["Model", Data]:
         """Return the model bound to the data, and the data in the form that it scores; InputError if they do not fit.
 
-        The network is evaluated on shapes only.
+        The data are `Data` or a pair (x, y). The network is evaluated on shapes only.
         """
+        data = as_table(data)
         y = self.likelihood.check(data.y)
         likelihood = self.likelihood.bind(y)
         num = likelihood.num_outputs(y)
@@ -142,11 +145,13 @@ class Model(Module):
         raw, scales = self.prior.sample(key_weights, like, self.network.layout(like))
         return Params(raw, scales, self.likelihood.sample_noise(key_noise))
 
+    @checked
     def sample(self, key: Key, x: Array) -> tuple[Params, Array]:
         """Draw from the prior predictive: all parameters, and y at x."""
+        rows = x if isinstance(x, jax.core.Tracer) else jnp.asarray(check_x(x))
         key_params, key_y = jax.random.split(key)
-        params = self.sample_params(key_params, x)
-        return params, self.likelihood.distribution(self.outputs(params, x), params.noise).sample(key_y)
+        params = self.sample_params(key_params, rows)
+        return params, self.likelihood.distribution(self.outputs(params, rows), params.noise).sample(key_y)
 
 
 @once

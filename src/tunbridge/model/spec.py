@@ -24,7 +24,7 @@ import numpy as np
 import numpyro.distributions as dist
 
 from tunbridge.core.errors import InputError, LoadError
-from tunbridge.core.names import LIKELIHOODS, NETWORKS, PRIORS, declared, resolve
+from tunbridge.core.names import LIKELIHOODS, NETWORKS, PRIORS, Table, declared, resolve
 
 DISTRIBUTIONS = {
     "Beta": ("concentration1", "concentration0"),
@@ -71,16 +71,32 @@ _FREE = ("Cut",)
 """Classes whose integers are not sizes."""
 
 
-def classes() -> dict[str, str]:
+def classes(fixed: Mapping[str, str] = {}, more: Mapping[str, Table] = {}) -> dict[str, str]:
     """Return the classes allowed in a file, by name: parts of models, from Tunbridge and from installed packages.
 
-    A likelihood or network that shares its name with a prior is qualified, as in "likelihoods.Laplace".
+    A class whose name is taken is qualified, as the likelihood "likelihoods.Laplace" beside the prior. Tunbridge's own
+    come first, so that their names in files do not depend on what is installed.
+
+    Parameters
+    ----------
+    fixed
+        Further classes, by name.
+    more
+        Further tables, by the word that qualifies their names.
     """
-    places = dict(_PARTS)
-    for room, table in (("priors", PRIORS), ("likelihoods", LIKELIHOODS), ("networks", NETWORKS)):
-        own = {name: place for name, place in declared(f"tunbridge.model.{room}").items() if name[0].isupper()}
-        places |= {f"{room}.{name}" if name in places else name: place for name, place in (own | table.places).items()}
+    rooms = {"priors": PRIORS, "likelihoods": LIKELIHOODS, "networks": NETWORKS}
+    places = {**_PARTS, **fixed}
+    for room in rooms:
+        _add(places, room, {k: place for k, place in declared(f"tunbridge.model.{room}").items() if k[0].isupper()})
+    for room, table in more.items():
+        _add(places, room, table.own)
+    for room, table in (rooms | dict(more)).items():
+        _add(places, room, table.brought)
     return places
+
+
+def _add(places: dict[str, str], room: str, added: Mapping[str, str]) -> None:
+    places |= {f"{room}.{name}" if name in places else name: place for name, place in added.items()}
 
 
 class Encoder:

@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core import tables
+from tunbridge.core.declared import as_floats, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key
@@ -88,6 +89,7 @@ class AbstractPredictive(abc.ABC):
         """Quantiles of y; InputError unless a subclass defines them."""
         raise _undefined("quantiles", "numbers", "Use .probs.")
 
+    @checked
     def interval(self, mass: float = 0.9) -> tuple[Array, Array]:
         """Central interval of probability `mass`: the quantiles at (1 - mass) / 2 and (1 + mass) / 2."""
         if not 0.0 < mass < 1.0:
@@ -118,6 +120,32 @@ class AbstractPredictive(abc.ABC):
     @abc.abstractmethod
     def sample(self, key: Key, num: int) -> Array:
         """Draws of y, (num, points, ...)."""
+
+
+def levels_of(q: Any, dtype: Any = np.float64) -> np.ndarray:
+    """A level, or several (levels,), as an array; InputError unless they are between 0 and 1 in this precision."""
+    levels = as_floats(q, "q").astype(dtype)
+    if levels.ndim > 1 or not levels.size or not ((levels > 0) & (levels < 1)).all():
+        raise InputError(f"levels between 0 and 1 as {levels.dtype}", shown(q), "Write 0.05, or [0.05, 0.95].")
+    return levels
+
+
+def values_at(y: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return y as a float64 array (..., *shape); InputError if it is empty or has another shape."""
+    values = as_floats(y, "y")
+    if values.shape[-len(shape) :] != shape or not values.size:
+        expected = f"(..., {', '.join(map(str, shape))})"
+        raise InputError(f"y of shape {expected}", f"shape {values.shape}", "Reshape y.")
+    return values
+
+
+def targets(y: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Return y as a float64 array of this shape, where a 1-D array becomes a column; InputError for other shapes."""
+    values = as_floats(y, "y")
+    values = values[:, None] if values.ndim == 1 else values
+    if values.shape != shape:
+        raise InputError(f"y of shape {shape}", f"shape {values.shape}", "Pass the targets of x.")
+    return values
 
 
 def _listed(values: np.ndarray) -> str:

@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jax.scipy.special import entr, logsumexp
 
-from tunbridge.core.errors import InputError
 from tunbridge.core.tree import on_host
+from tunbridge.predict.base import levels_of, values_at
 from tunbridge.predict.mixture import MixturePredictive
 
 
@@ -88,19 +88,14 @@ class OrdinalPredictive(_Classes):
 
     def quantile(self, q: Any) -> Array:
         """The least class whose cumulative probability reaches the level, (points, 1) or (levels, points, 1)."""
-        levels = np.asarray(q, float)
-        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise InputError("levels between 0 and 1", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        levels = levels_of(q)
         steps = jnp.cumsum(self.probs, axis=1)[(None,) * levels.ndim]
         below = steps[..., :-1] < jnp.asarray(levels)[..., None, None]
         return jnp.sum(below, axis=-1, keepdims=True).astype(steps.dtype)
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y) for class numbers y, (..., points, 1)."""
-        values = jnp.asarray(y)
-        num = len(self.probs)
-        if values.shape[-2:] != (num, 1):
-            raise InputError(f"y of shape (..., {num}, 1)", f"shape {values.shape}", "Reshape y.")
+        values = values_at(y, (len(self.probs), 1))
         lead = (None,) * (values.ndim - 2)
         reached = values >= self._numbers[(*lead, None)]
         return jnp.sum(jnp.where(reached, self.probs[lead], 0.0), axis=-1, keepdims=True)

@@ -37,6 +37,7 @@ class MixturePredictive(AbstractPredictive):
         """Log p(y) under each network, jointly over outputs, (networks, points)."""
         return on_host(lambda log_p: log_p.swapaxes(0, 1), self._outputs.answer(_log_probs, self._checked(y)))
 
+    @checked
     def replicates(self, key: Key) -> Array:
         """A draw of y from each network, (networks, points, ...)."""
         return self._drawn(key, np.arange(self._outputs.num_components), 1)

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core.errors import InputError
 from tunbridge.core.tree import on_host
 from tunbridge.predict import marginals
+from tunbridge.predict.base import levels_of, targets, values_at
 from tunbridge.predict.marginals import components
 from tunbridge.predict.mixture import MixturePredictive
 
@@ -78,19 +78,15 @@ class QuantityPredictive(MixturePredictive):
 
     def quantile(self, q: Any) -> Array:
         """Quantiles of the mixture, (points, outputs); for several levels (levels, points, outputs)."""
-        levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
-        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        levels = levels_of(q, jax.dtypes.canonicalize_dtype(float))
         common = np.atleast_1d(levels)
         quantiles = self._outputs.answer(self._inverse, common=(common,), cost=common.size)
         return on_host(lambda values: values[:, 0] if levels.ndim == 0 else _swapped(values), quantiles)
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y) per output, (..., points, outputs)."""
-        values = np.asarray(y)
         num, width = self.mean.shape
-        if values.shape[-2:] != (num, width):
-            raise InputError(f"y of shape (..., {num}, {width})", f"shape {values.shape}", "Reshape y.")
+        values = values_at(y, (num, width))
         leading = values.shape[:-2]
         rows = _swapped(values.reshape(-1, num, width)).astype(jax.dtypes.canonicalize_dtype(float))
         probs = self._outputs.answer(_cdf, rows, cost=rows.shape[1])
@@ -98,10 +94,7 @@ class QuantityPredictive(MixturePredictive):
 
     def cdfs(self, y: Any) -> Array:
         """P(Y <= y) under each network, (networks, points, outputs)."""
-        values = np.asarray(y, jax.dtypes.canonicalize_dtype(float))
-        values = values[:, None] if values.ndim == 1 else values
-        if values.shape != self._shape:
-            raise InputError(f"y of shape {self._shape}", f"shape {values.shape}", "Pass the targets of x.")
+        values = targets(y, self._shape).astype(jax.dtypes.canonicalize_dtype(float))
         return on_host(_swapped, self._outputs.answer(_cdfs, values))
 
 

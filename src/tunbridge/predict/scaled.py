@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from tunbridge.core.declared import Count, checked
+from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.types import Key, Predictive
-from tunbridge.predict.base import AbstractPredictive
+from tunbridge.predict.base import AbstractPredictive, values_at
 from tunbridge.predict.numbers import NumberPredictive
 from tunbridge.predict.tasks import TasksPredictive
 
@@ -94,6 +94,7 @@ class ScaledPredictive(AbstractPredictive):
         """P(Y <= y) under each network, for y in the original units."""
         return self._inner.cdfs(self._rows(y))
 
+    @checked
     def replicates(self, key: Key) -> Any:
         """A draw from each network, in the original units."""
         return self._out(self._inner.replicates(key))
@@ -108,10 +109,10 @@ class ScaledPredictive(AbstractPredictive):
         return self._shift[lead] + self._scale[lead] * np.asarray(values, np.float64)
 
     def _rows(self, y: Any) -> np.ndarray:
-        values = np.asarray(y)
+        values = as_floats(y, "y")
         return self._in(values[:, None] if values.ndim == 1 else values)
 
     def _in(self, y: Any) -> np.ndarray:
-        values = np.asarray(y, np.float64)
+        values = values_at(y, self._shift.shape)
         lead = (None,) * (values.ndim - 1)
         return (values - self._shift[lead]) / self._scale[lead]

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array
 from scipy.special import betaln, digamma, gammaln, stdtr, stdtrit
 
-from tunbridge.core.errors import InputError
+from tunbridge.predict.base import levels_of, values_at
 from tunbridge.predict.numbers import NumberPredictive
 from tunbridge.predict.outputs import Outputs
 
@@ -52,19 +52,14 @@ class StudentPredictive(NumberPredictive):
 
     def quantile(self, q: Any) -> Array:
         """Quantiles of the t, (points, outputs); for several levels (levels, points, outputs)."""
-        levels = np.asarray(q, jax.dtypes.canonicalize_dtype(float))
-        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise InputError(f"levels between 0 and 1 as {levels.dtype}", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        levels = levels_of(q, jax.dtypes.canonicalize_dtype(float))
         scores = stdtrit(self._df, levels.astype(np.float64)[..., None])[..., None, :]
         lead = (None,) * levels.ndim
         return jax.device_put(np.asarray(self._mean, np.float64)[lead] + scores * self._scale[lead])
 
     def cdf(self, y: Any) -> Array:
         """P(Y <= y) per output, (..., points, outputs)."""
-        values = np.asarray(y, np.float64)
-        if values.shape[-2:] != self._mean.shape:
-            raise InputError(f"y of shape (..., {self._mean.shape})", f"shape {values.shape}", "Reshape y.")
-        return jax.device_put(stdtr(self._df, self._scores(values)))
+        return jax.device_put(stdtr(self._df, self._scores(values_at(y, self._mean.shape))))
 
     def log_prob(self, y: Any) -> Array:
         """Log p(y) of all outputs jointly, (points,)."""

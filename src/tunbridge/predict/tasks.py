@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from tunbridge.core.declared import Count, checked
+from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.model.likelihoods.multitask import MultiTask
@@ -122,6 +122,7 @@ class TasksPredictive(MixturePredictive):
         """Log p(y) of all tasks under each network, (networks, points)."""
         return super().log_probs(self._in(y)) - np.sum(np.log(self._scale))
 
+    @checked
     def replicates(self, key: Key) -> Any:
         """A draw of all tasks from each network, (networks, points, columns)."""
         return self._out(super().replicates(key))
@@ -132,7 +133,7 @@ class TasksPredictive(MixturePredictive):
         return self._out(super().sample(key, num))
 
     def _in(self, y: Any) -> np.ndarray:
-        values = np.asarray(y, np.float64)
+        values = as_floats(y, "y")
         if values.shape != self._shape:
             raise InputError(f"y of shape {self._shape}", f"shape {values.shape}", "Pass the targets of all tasks.")
         return (values - self._shift[None]) / self._scale[None]

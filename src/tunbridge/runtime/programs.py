@@ -13,29 +13,34 @@ import hashlib
 import os
 import platform
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tunbridge.core.errors import InputError
 
 _SWITCH = "TUNBRIDGE_CACHE"
 _FOLDER, _LEAST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
-_LEVEL, _FATAL = "TF_CPP_MIN_LOG_LEVEL", 3
+_LEVEL, _JAX_LEVEL, _FATAL = "TF_CPP_MIN_LOG_LEVEL", "1", 3
+"""The variable of XLA's log level, what JAX sets it to when it is imported, and the level of silence."""
 _FEATURES, _MAPS = Path("/proc/cpuinfo"), Path("/proc/self/maps")
 _MOST_MAPS = 16_000
 """A quarter of the memory maps that Linux allows a process; about 1 GB of programs."""
 _JAX_LEAST = 1.0
 """JAX's default: programs are kept if compilation took at least this many seconds."""
+_Args = ParamSpec("_Args")
+_Result = TypeVar("_Result")
 
 
 def silence_loader() -> None:
     """Silence XLA's error log, unless the user has set a log level; call it before JAX is imported.
 
     On x86-64 XLA's loader logs an error for each program that it reads, because it mistakes preferences such as
-    prefer-no-gather for features that the processor lacks. Errors that matter are raised as exceptions.
+    prefer-no-gather for features that the processor lacks. Errors that matter are raised as exceptions. A level of 1
+    comes from JAX: a process that has imported it passes the variable on to the processes that it starts.
     """
-    if "jax" not in sys.modules:
-        os.environ.setdefault(_LEVEL, str(_FATAL))
+    if "jax" not in sys.modules and os.environ.get(_LEVEL, _JAX_LEVEL) == _JAX_LEVEL:
+        os.environ[_LEVEL] = str(_FATAL)
 
 
 def keep_in_processes() -> None:
@@ -46,20 +51,23 @@ def keep_in_processes() -> None:
 
 
 def keep() -> None:
-    """Keep programs on disk from here on, unless the user has set another folder or disabled the cache."""
+    """Keep programs on disk from here on, unless the user has set another folder or disabled the cache.
+
+    XLA's error log is silenced in either case, as by `silence_loader`.
+    """
     import jax
 
+    if os.environ.get(_LEVEL) == _JAX_LEVEL:  # JAX was imported before Tunbridge, and jaxlib has read the variable
+        with contextlib.suppress(ImportError, AttributeError):  # a later jaxlib may not have this
+            from jaxlib import utils
+
+            utils.absl_set_min_log_level(_FATAL)
     config: Any = jax.config
     if config.jax_compilation_cache_dir or not config.jax_enable_compilation_cache or (folder := _folder()) is None:
         return
     config.update("jax_compilation_cache_dir", str(folder))
     if config.jax_persistent_cache_min_compile_time_secs == _JAX_LEAST:
         config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    if os.environ.get(_LEVEL) == "1":  # set by JAX itself, which was imported first; jaxlib has read it
-        with contextlib.suppress(ImportError, AttributeError):  # a later jaxlib may not have this
-            from jaxlib import utils
-
-            utils.absl_set_min_log_level(_FATAL)
 
 
 def bound() -> None:
@@ -90,15 +98,26 @@ def _num_maps() -> int:
 
 
 def refuse_fork() -> None:
-    """InputError in a process forked from one that had fitted: JAX has lost its threads there and would hang."""
+    """InputError in a process forked from one that had computed: JAX has lost its threads there and would hang."""
     global _used
     if _forked:
         raise InputError(
             "a process that was spawned",
-            "one forked from a process that had fitted, in which JAX would hang",
-            'Start it with multiprocessing.get_context("spawn"), or fit in it alone.',
+            "one forked from a process that had fitted or predicted, in which JAX would hang",
+            'Start it with multiprocessing.get_context("spawn"), or fit and predict in it alone.',
         )
     _used = True
+
+
+def unforked(function: Callable[_Args, _Result]) -> Callable[_Args, _Result]:
+    """Decorate a function that computes with JAX: it calls `refuse_fork` first."""
+
+    @functools.wraps(function)
+    def call(*args: _Args.args, **kwargs: _Args.kwargs) -> _Result:
+        refuse_fork()
+        return function(*args, **kwargs)
+
+    return call
 
 
 def _note_fork() -> None:

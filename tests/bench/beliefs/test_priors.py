@@ -3,6 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from scipy import stats
 
 import tunbridge as tb
@@ -96,6 +97,18 @@ def test_a_gallery_needs_a_kind_of_file_and_a_folder(tmp_path):
     for path, said in ((tmp_path / "a.txt", r"ends in \.png"), (tmp_path / "no" / "a.png", "a folder that exists")):
         with pytest.raises(tb.InputError, match=said):
             gallery.save(path)
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_gallery_replaces_a_link_and_leaves_what_it_points_to(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(gallery, "draw", lambda: Figure(figsize=(1, 1)))
+    path, other = tmp_path / f"a.{kind}", tmp_path / "other"
+    other.write_text("mine")
+    path.symlink_to(other)
+    gallery.save(path)
+    assert other.read_text() == "mine"
+    assert path.read_bytes().startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[kind])
+    assert not path.is_symlink()
 
 
 @pytest.mark.slow

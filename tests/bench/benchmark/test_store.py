@@ -13,6 +13,10 @@ ROW = {
 }
 
 
+def _connected(path):
+    return contextlib.closing(sqlite3.connect(path, isolation_level=None))
+
+
 def test_rows_come_back_as_they_were_given(tmp_path):
     failed = ROW | {"method": "nuts", "status": "failed", "error": "no", "figures": {}}
     with Store(tmp_path / "r.sqlite", {"tune": True}) as store:
@@ -45,7 +49,7 @@ def test_what_is_no_store_is_said(tmp_path):
         Store(tmp_path / "text.sqlite", {})
     with Store(tmp_path / "new.sqlite", {}):
         pass
-    with contextlib.closing(sqlite3.connect(tmp_path / "new.sqlite", isolation_level=None)) as base:
+    with _connected(tmp_path / "new.sqlite") as base:
         base.execute("UPDATE facts SET value = '99' WHERE name = 'format'")
     with pytest.raises(tb.LoadError, match="newer Tunbridge"):
         Store(tmp_path / "new.sqlite")
@@ -54,7 +58,69 @@ def test_what_is_no_store_is_said(tmp_path):
 def test_a_figure_that_was_changed_is_noticed(tmp_path):
     with Store(tmp_path / "r.sqlite", {}) as store:
         store.add(ROW)
-    with contextlib.closing(sqlite3.connect(tmp_path / "r.sqlite", isolation_level=None)) as base:
+    with _connected(tmp_path / "r.sqlite") as base:
         base.execute("UPDATE rows SET figures = replace(figures, '0.1', '0.2')")
     with Store(tmp_path / "r.sqlite") as store, pytest.raises(tb.LoadError, match=r"'map', 0.* has changed since"):
         store.rows()
+
+
+def test_a_file_that_another_connection_holds_is_busy(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with Store(path, {}) as store, _connected(path) as other:
+        store._base.execute("PRAGMA busy_timeout = 0")
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(tb.BusyError, match=r"r.sqlite is in use .* Wait"):
+            store.add(ROW)
+        other.execute("COMMIT")
+        store.add(ROW)
+        assert store.rows() == [ROW]
+
+
+def test_results_are_read_while_another_connection_writes(tmp_path):
+    path = tmp_path / "r.sqlite"
+    with Store(path, {"tune": True}) as store:
+        store.add(ROW)
+    with _connected(path) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with Store(path, {"tune": True}) as store:
+            assert store.rows() == [ROW]
+
+
+def test_a_file_that_cannot_be_written_is_an_oserror_that_advises_no_deletion(tmp_path):
+    with Store(tmp_path / "r.sqlite", {}) as store:
+        store._base.execute("PRAGMA query_only = 1")
+        with pytest.raises(PermissionError, match=r"r.sqlite") as told:
+            store.add(ROW)
+        assert "delete" not in str(told.value)
+    with pytest.raises(FileNotFoundError, match=r"missing"):
+        Store(tmp_path / "missing" / "r.sqlite", {})
+    with pytest.raises(IsADirectoryError, match=str(tmp_path)):
+        Store(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "CREATE TABLE mine (a)",
+        "CREATE TABLE facts (name, value); CREATE TABLE rows (a)",
+        "CREATE TABLE facts (mine); CREATE TABLE rows (a)",
+        "CREATE TABLE facts (name, value); CREATE TABLE rows (a); CREATE TABLE mine (a)",
+        "CREATE VIEW mine AS SELECT 1",
+    ],
+)
+@pytest.mark.parametrize("rules", [None, {}])
+def test_a_database_of_something_else_is_refused_unchanged(schema, rules, tmp_path):
+    path = tmp_path / "own.sqlite"
+    with _connected(path) as base:
+        base.executescript(schema)
+    before = path.read_bytes()
+    with pytest.raises(tb.LoadError, match=r"own.sqlite is a database of something else .* Name another file\.$"):
+        Store(path, rules)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_becomes_a_store(tmp_path):
+    (tmp_path / "r.sqlite").touch()
+    with Store(tmp_path / "r.sqlite", {}) as store:
+        assert store.rows() == []

@@ -59,7 +59,7 @@ def test_methods_by_name_by_object_and_all(key):
         tb.compare(_model(), *_split(), [QUICK["map"], QUICK["map"]])
     with pytest.raises(tb.InputError, match="a method of map, ensemble"):
         tb.compare(_model(), *_split(), ["nutz"])
-    with pytest.raises(tb.InputError, match="names or methods"):
+    with pytest.raises(tb.InputError, match="each text or a Method"):
         tb.compare(_model(), *_split(), [3])
 
 

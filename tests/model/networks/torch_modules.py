@@ -2,10 +2,10 @@
 
 import numpy as np
 import torch
-from model.networks.test_adapters import WEIGHTS, X
 from torch import nn
 from torch.nn import functional as F
 
+from model.networks.test_adapters import WEIGHTS, X
 from tunbridge.model.networks.adapters.torch.functions import ACTIVATIONS
 from tunbridge.model.networks.adapters.torch.layers import LAYERS
 

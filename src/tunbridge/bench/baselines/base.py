@@ -25,6 +25,7 @@ from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP
 from tunbridge.model.priors import Normal
 from tunbridge.predict.push import push_outputs
+from tunbridge.runtime import programs
 from tunbridge.runtime.loop import Options
 
 FOLDS = 5
@@ -72,6 +73,7 @@ class Fitted(Weightless):
     learnt: Any
 
     @checked
+    @programs.unforked
     def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """Predictive distribution of y at x; `num` is refused, since no weights are sampled."""
         if num is not None:

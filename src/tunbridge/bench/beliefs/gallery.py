@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -10,6 +10,7 @@ import numpyro.distributions as dist
 
 from tunbridge import plots
 from tunbridge.core.errors import InputError
+from tunbridge.core.files import replacing
 from tunbridge.core.types import Prior
 from tunbridge.model.likelihoods import Gaussian
 from tunbridge.model.model import Model
@@ -26,6 +27,9 @@ from tunbridge.model.priors import (
     StudentT,
     TwoNormals,
 )
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _KINDS = (".png", ".svg", ".pdf")
 
@@ -57,13 +61,21 @@ def mixing_laws() -> dict[str, Prior]:
 
 
 def save(path: str | os.PathLike) -> None:
-    """Save the gallery as a figure: densities and pulls, scale mixtures, functions of a network under four priors."""
+    """Save the gallery as a figure, in the format that the name of the file ends in."""
+    path = Path(path)
+    if path.suffix not in _KINDS:
+        raise InputError(f"a file that ends in {', '.join(_KINDS)}", f"{path}", "Change the name.")
+    if not path.resolve().parent.is_dir():
+        raise InputError("a file in a folder that exists", f"{path}", "Make the folder first.")
+    figure = draw()
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix[1:], dpi=110)
+
+
+def draw() -> "Figure":
+    """The gallery: densities and pulls, scale mixtures, functions of a network under four priors."""
     from matplotlib.figure import Figure
 
-    if Path(path).suffix not in _KINDS:
-        raise InputError(f"a file that ends in {', '.join(_KINDS)}", f"{path}", "Change the name.")
-    if not Path(path).resolve().parent.is_dir():
-        raise InputError("a file in a folder that exists", f"{path}", "Make the folder first.")
     figure = Figure(figsize=(15, 12), layout="constrained")
     top, mid, low = cast(Any, figure.subfigures(3, 1))
     left, right = top.subplots(1, 2)
@@ -78,4 +90,4 @@ def save(path: str | os.PathLike) -> None:
         model = Model(MLP((50,), outputs=1), prior, Gaussian(1.0))
         plots.prior_functions(model, np.linspace(-3.0, 3.0, 200), key=jax.random.key(0), num=8, axes=axes)
         axes.set_title(f"output weights: {name}")
-    figure.savefig(path, dpi=110)
+    return figure

@@ -38,14 +38,14 @@ class Beliefs(tables.Table):
     sentences: tuple[str, ...]
 
 
-def prior_predictive(model: Model, data: Data, *, key: Key, num: int = 1000) -> Beliefs:
+def prior_predictive(model: Model, data: Any, *, key: Key, num: int = 1000) -> Beliefs:
     """Compare what a model predicts from its prior at the inputs of some data with the observed y.
 
     Parameters
     ----------
     model, data
-        The model and the data; y is used for comparison only. Standardise x and y first if the model is meant for
-        standardised rows.
+        The model and the data, `Data` or a pair (x, y); y is used for comparison only. Standardise x and y first if the
+        model is meant for standardised rows.
     key, num
         The key, and the number of draws from the prior.
     """

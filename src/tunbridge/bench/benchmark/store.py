@@ -13,11 +13,12 @@ from types import TracebackType
 from typing import Any
 
 from tunbridge.core.declared import checked
-from tunbridge.core.errors import InputError, LoadError, TunbridgeError
+from tunbridge.core.errors import BusyError, InputError, LoadError, TunbridgeError
 
 FORMAT = 2
 _LITTLE = 2**20
 """With less free space in bytes than this, an I/O error is reported as a full disk."""
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL)
 IDENTITY = ("suite", "task", "split", "method", "key")
 _PLAIN = ("status", "error", "kind", "train_rows", "test_rows")
 _JSON = ("settings", "figures", "cost", "curves", "provenance")
@@ -54,25 +55,41 @@ class Store:
         with contextlib.ExitStack() as stack:  # close the file if it is refused
             with self._trusting_nothing():
                 self._base = stack.enter_context(contextlib.closing(sqlite3.connect(self.path, isolation_level=None)))
-                self._base.execute("PRAGMA journal_mode=WAL")
-                self._base.executescript(_SCHEMA)
                 self._agree({} if rules is None else rules)
             stack.pop_all()
 
     @contextlib.contextmanager
     def _trusting_nothing(self) -> Iterator[None]:
-        """Turn any error due to a damaged file into a LoadError that says what to do; a full disk stays an OSError."""
+        """Turn an error of SQLite into one that says what to do.
+
+        BusyError if another process holds the file, OSError if the disk is full or the file cannot be opened or
+        written, LoadError if it is damaged.
+        """
         try:
             yield
         except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            if kind in _BUSY:
+                raise BusyError(
+                    f"{self.path} is in use by another process. Wait until it ends, or name another file."
+                ) from error
+            if (code := self._system_error(kind)) is None:
                 raise self._damaged(error) from error
-            code = errno.ENOSPC if shutil.disk_usage(self.path.parent).free < _LITTLE else errno.EIO
             raise OSError(code, os.strerror(code), str(self.path)) from error
         except (sqlite3.Error, ValueError, TypeError, LookupError, RecursionError, OverflowError) as error:
             if isinstance(error, TunbridgeError):
                 raise
             raise self._damaged(error) from error
+
+    def _system_error(self, kind: int) -> int | None:
+        """The system's error code for one of SQLite's; None if the file is at fault."""
+        if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+            return errno.ENOSPC if shutil.disk_usage(self.path.parent).free < _LITTLE else errno.EIO
+        if kind in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
+            if self.path.is_dir():
+                return errno.EISDIR
+            return errno.EACCES if self.path.parent.is_dir() else errno.ENOENT
+        return None
 
     def _damaged(self, error: Exception) -> LoadError:
         reason = " ".join(str(error).split())[:120]
@@ -87,8 +104,8 @@ class Store:
         self._base.close()
 
     def _agree(self, rules: Mapping[str, Any]) -> None:
-        facts = self._base.execute("SELECT name, value FROM facts")
-        known: dict[str, Any] = {name: json.loads(value) for name, value in facts}
+        """Refuse a file of something else or by other rules, before anything is changed; then write what is missing."""
+        known = self._known()
         if (written := int(known.get("format", FORMAT))) != FORMAT:
             age, way = ("a newer", "Upgrade") if written > FORMAT else ("an older", "Name another file, and run again")
             raise LoadError(f"{self.path} was written by {age} Tunbridge. {way}.")
@@ -99,9 +116,27 @@ class Store:
                     f"{value}",
                     "Keep to that, or name another file.",
                 )
+        self._base.execute("PRAGMA journal_mode=WAL")
         given = {"format": FORMAT, **rules}
-        values = [(name, json.dumps(value)) for name, value in given.items()]
-        self._base.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", values)
+        if missing := [(name, json.dumps(given[name])) for name in given if name not in known]:
+            with self._base:  # commit, or roll back
+                self._base.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}")
+                self._base.executemany("INSERT OR IGNORE INTO facts VALUES (?, ?)", missing)
+
+    def _known(self) -> dict[str, Any]:
+        """Facts in the file, none if it is new; LoadError if it is a database of something else."""
+        names = {
+            name for (name,) in self._base.execute("SELECT name FROM sqlite_master WHERE name NOT LIKE 'sqlite_%'")
+        }
+        if not names:
+            return {}
+        columns = [column for _, column, *_ in self._base.execute("PRAGMA table_info(facts)")]
+        if names == {"facts", "rows"} and columns == ["name", "value"]:
+            facts = dict(self._base.execute("SELECT name, value FROM facts"))
+            if "format" in facts:
+                return {name: json.loads(value) for name, value in facts.items()}
+        shown = ", ".join(sorted(map(str, names)))[:80]
+        raise LoadError(f"{self.path} is a database of something else (it holds {shown}). Name another file.")
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Store a row, in one transaction."""

@@ -18,6 +18,7 @@ from tunbridge.bench.comparing.scores import scores as scores_of
 from tunbridge.bench.comparing.verdict import Guess, verdict
 from tunbridge.core import tables
 from tunbridge.core.data import Data
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import CheckpointError, InputError
 from tunbridge.core.loaders import as_pair
 from tunbridge.core.names import METHODS
@@ -120,6 +121,7 @@ class Comparison(tables.Table):
         return self.posteriors[name].predict(x)
 
 
+@checked
 def compare(
     model: Model,
     train: Data | tuple[Any, Any],
@@ -231,8 +233,6 @@ def named(methods: Sequence[str | Method] | Mapping[str, Method] | None) -> dict
         return dict(methods)
     by_name: dict[str, Method] = {}
     for method in COMPARED if methods is None else methods:
-        if not isinstance(method, str | Method):
-            raise InputError("names or methods", repr(method)[:60], 'Write methods=["map", tb.Ensemble()].')
         name = method if isinstance(method, str) else type(method).__name__.lower()
         if name in by_name:
             raise InputError("methods of different names", f"{name} twice", "Pass a mapping of names to methods.")

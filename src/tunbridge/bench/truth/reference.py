@@ -12,8 +12,9 @@ import numpy as np
 from tunbridge import diagnostics, metrics
 from tunbridge.bench.truth.temperature import refuse_tempered
 from tunbridge.core import archive, tables
-from tunbridge.core.data import Data, check_x
+from tunbridge.core.data import check_x
 from tunbridge.core.errors import ConvergenceWarning, InputError, LoadError, TunbridgeError
+from tunbridge.core.loaders import as_data
 from tunbridge.core.provenance import describe, record
 from tunbridge.core.types import Key, Predictive
 from tunbridge.inference.base import Iterative, Method
@@ -173,7 +174,7 @@ def _read(facts: Any, arrays: dict[str, np.ndarray]) -> Reference:
 
 def make_reference(
     model: Model,
-    data: Data,
+    data: Any,
     inputs: Any,
     method: Method,
     key: Key,
@@ -192,7 +193,7 @@ def make_reference(
     Parameters
     ----------
     model, data
-        The problem.
+        The problem; data as for `fit`.
     inputs
         Inputs at which functions are recorded and checked, (points, ...features).
     method
@@ -213,6 +214,7 @@ def make_reference(
     refuse_tempered(method)
     if not isinstance(method, Iterative) or not isinstance(method.duration, Run) or method.duration.chains < 2:
         raise InputError("a sampler of several chains", describe(method), "Use tb.NUTS() or the like.")
+    data = as_data(data)
     x, where = check_x(inputs), None if places is None else _checked(places, len(inputs))
     chains = []
     with warnings.catch_warnings():

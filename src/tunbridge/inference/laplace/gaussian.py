@@ -28,6 +28,7 @@ from tunbridge.predict.links import Link, MonteCarlo, Quadrature
 from tunbridge.predict.outputs import Outputs
 from tunbridge.predict.parts import Parts
 from tunbridge.predict.push import push
+from tunbridge.runtime import programs
 
 _BLOCK_NUMBERS = 2**24
 _BLOCK_ROWS = 1024
@@ -58,6 +59,7 @@ class StructuredGaussian(Posterior):
         return Local.at(self.model, self.params, self.subset)
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw weights around the mode."""
         weights, unravel = ravel_pytree(self.model.weights(self.params))
@@ -118,6 +120,7 @@ class Linearised(Posterior):
         return dataclasses.replace(self, link=link)
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw weights around the mode."""
         return self.gaussian.sample(key, num)
@@ -146,6 +149,7 @@ class Linearised(Posterior):
         self.model.check_inputs(jax.eval_shape(self.model.weights, self.gaussian.params), x)
 
     @checked
+    @programs.unforked
     def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x; see `Posterior.predict`. `num` is for likelihoods without a closed form."""
         x = check_x(x)

@@ -23,6 +23,7 @@ from tunbridge.model.model import Model
 from tunbridge.predict.linearised import NormalPredictive
 from tunbridge.predict.parts import Parts
 from tunbridge.predict.student import StudentPredictive
+from tunbridge.runtime import programs
 
 
 class LinearLayer(Posterior):
@@ -87,6 +88,7 @@ class LinearLayer(Posterior):
         return LinearLayer.given(self.model, self.key, self.params, self.family, moments, **rest)
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw the last layer, and the noise if it is integrated out; all else is the same in each draw."""
         key_noise, key_weights = jax.random.split(key)
@@ -102,6 +104,7 @@ class LinearLayer(Posterior):
         return self.sample(key, DRAWS if num is None else num)
 
     @checked
+    @programs.unforked
     def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x in closed form; see `Posterior.predict`."""
         if num is not None:

@@ -23,6 +23,7 @@ from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive
 from tunbridge.predict.links import Link, Quadrature
 from tunbridge.predict.outputs import Outputs
 from tunbridge.predict.parts import Parts
+from tunbridge.runtime import programs
 
 
 class VariationalLayer(Posterior):
@@ -53,6 +54,7 @@ class VariationalLayer(Posterior):
     curve: dict[str, Array] | None = None
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw the last layer, and the noise if it is unknown; all else is the same in each draw."""
         return _draws(self.model, self.params, self.roots, self.width, jax.random.split(key, num))
@@ -71,6 +73,7 @@ class VariationalLayer(Posterior):
         return Outputs(self.model, lambda: self.components(key, num), x)
 
     @checked
+    @programs.unforked
     def predict(self, x: Any, *, key: Key | None = None, num: Count | None = None) -> Predictive:
         """The distribution of y at x in closed form; see `Posterior.predict`."""
         if num is not None:

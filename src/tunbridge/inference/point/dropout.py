@@ -12,7 +12,7 @@ from jax.scipy.special import logit
 from tunbridge.core import keys
 from tunbridge.core.compiling import once
 from tunbridge.core.data import Data
-from tunbridge.core.declared import Count, checked
+from tunbridge.core.declared import Count, Positive, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, PyTree, Scalar
@@ -20,6 +20,7 @@ from tunbridge.inference.point import masks
 from tunbridge.inference.point.descent import Descent
 from tunbridge.inference.posteriors import DRAWS, Posterior
 from tunbridge.model.model import Model, Target
+from tunbridge.runtime import programs
 from tunbridge.runtime.loop import Trace
 
 
@@ -34,6 +35,7 @@ class Dropout(Posterior):
     """The optimiser's statistics by name, over the training steps (leading axis)."""
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draw all masks `num` times, and return the masked weights."""
         return _draws(self.model, self.params, self.rates, keys.split(key, num))
@@ -149,15 +151,27 @@ def _grouped(rows: Array, groups: int) -> Array:
     return rows[index].reshape(groups, size, *rows.shape[1:])
 
 
-def tau_from_weight_decay(weight_decay: float, rate: float, length_scale: float, num: int) -> float:
+@checked
+def tau_from_weight_decay(weight_decay: Positive, rate: float, length_scale: Positive, num: Count) -> float:
     r"""Return the model precision implied by a weight decay, :math:`\tau = (1 - p)\, l^2 / (2 N \lambda)`.
 
     For a loss of half the mean squared error plus :math:`\lambda \lVert M \rVert^2`, and prior scale 1/l. This is only
     a conversion: in a `Model` the likelihood sets the noise, and the weight decay follows from it.
     """
-    return (1.0 - rate) * length_scale**2 / (2.0 * num * weight_decay)
+    return _implied(weight_decay, rate, length_scale, num)
 
 
-def weight_decay_from_tau(tau: float, rate: float, length_scale: float, num: int) -> float:
+@checked
+def weight_decay_from_tau(tau: Positive, rate: float, length_scale: Positive, num: Count) -> float:
     r"""Return the weight decay implied by a model precision, :math:`\lambda = (1 - p)\, l^2 / (2 N \tau)`."""
-    return (1.0 - rate) * length_scale**2 / (2.0 * num * tau)
+    return _implied(tau, rate, length_scale, num)
+
+
+def _implied(given: float, rate: float, length_scale: float, num: int) -> float:
+    """Return the model precision for a given weight decay, or the weight decay for a given precision."""
+    if not 0.0 <= rate < 1.0:
+        raise InputError("a rate from 0 to below 1", f"{rate}", "Try 0.1.")
+    implied = (1.0 - rate) * (float(length_scale) * float(length_scale)) / (2.0 * num * given)
+    if not math.isfinite(implied):
+        raise InputError("values whose ratio is finite", f"{implied}", "Use a smaller length scale.")
+    return implied

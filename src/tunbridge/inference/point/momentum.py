@@ -15,9 +15,11 @@ which is ``optax.sgd(step_size, momentum)``: :math:`x_{t+1} - x_t = b\, (x_t - x
 
 import math
 
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 
 
+@checked
 def momentum_from_physics(mass: float, damping: float, time_step: float) -> tuple[float, float]:
     r"""Return (step size, momentum) of the SGD that moves like this damped mass.
 
@@ -42,6 +44,7 @@ def momentum_from_physics(mass: float, damping: float, time_step: float) -> tupl
     return time_step**2 / resistance, mass / resistance
 
 
+@checked
 def physics_from_momentum(step_size: float, momentum: float, time_step: float) -> tuple[float, float]:
     r"""Return (mass, damping) of the damped mass that moves like SGD with momentum.
 
@@ -64,5 +67,5 @@ def physics_from_momentum(step_size: float, momentum: float, time_step: float) -
 
 
 def _check_positive(name: str, value: float) -> None:
-    if not 0.0 < value < math.inf:
-        raise InputError(f"a {name} above 0", f"{value}", "Try 0.1.")
+    if not (value > 0.0 and math.isfinite(float(value) * float(value))):
+        raise InputError(f"a {name} above 0, with a finite square", f"{value}", "Try 0.1.")

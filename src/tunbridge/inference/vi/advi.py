@@ -22,6 +22,7 @@ from tunbridge.inference.vi.families import Diagonal, Family
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.inference.vi.variational import Variational
 from tunbridge.model.networks.layout import Leaf
+from tunbridge.runtime import programs
 from tunbridge.runtime.loop import Options, run
 
 _MODE_STEPS = 500
@@ -179,6 +180,7 @@ class DensityApproximation(Module):
     """Its standard error, from 1,000 draws."""
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> dict[str, Array]:
         """Draws of each unknown in its own units, with leading axis `num`."""
         return jax.vmap(lambda key_draw: self.density.values(self.q.sample(key_draw))[0])(jax.random.split(key, num))

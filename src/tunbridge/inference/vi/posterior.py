@@ -16,6 +16,7 @@ from tunbridge.inference.posteriors import DRAWS, Posterior
 from tunbridge.inference.vi.divergences import KL
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.model.model import Target
+from tunbridge.runtime import programs
 
 
 class Bound(NamedTuple):
@@ -41,6 +42,7 @@ class VariationalGaussian(Posterior):
     """The objective during training, with a leading axis."""
 
     @checked
+    @programs.unforked
     def sample(self, key: Key, num: Count) -> Params:
         """Draws from q, with leading axis `num`."""
         return _draws(self.q, keys.split(key, num))

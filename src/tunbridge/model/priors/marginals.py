@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.scipy.special import logsumexp
 
+from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.types import Key, Prior, PyTree
 from tunbridge.model.networks.layout import Leaf
 
@@ -15,7 +16,8 @@ _LIKE = {"weight": jax.ShapeDtypeStruct((1, 1), jnp.float32)}
 _ROLE = {"weight": Leaf("weight", inputs=(0,), outputs=(1,))}
 
 
-def log_marginal(prior: Prior, w: Any, *, key: Key, num: int = 10_000) -> Array:
+@checked
+def log_marginal(prior: Prior, w: Any, *, key: Key, num: Count = 10_000) -> Array:
     r"""Log density of one weight with one input, :math:`\log p(w) = \log \int p(w \mid s) \, p(s) \, ds`.
 
     Unknown scales are averaged over draws, which adds a little Monte Carlo noise.
@@ -32,7 +34,8 @@ def log_marginal(prior: Prior, w: Any, *, key: Key, num: int = 10_000) -> Array:
     return _map(_density(prior, key, num), w)
 
 
-def influence(prior: Prior, w: Any, *, key: Key, num: int = 10_000) -> Array:
+@checked
+def influence(prior: Prior, w: Any, *, key: Key, num: Count = 10_000) -> Array:
     r"""The pull of a prior on one weight, :math:`-\frac{d}{dw} \log p(w)`; see `log_marginal`.
 
     Linear under a normal, constant under a Laplace, falling back to zero under a Student-t or a horseshoe.
@@ -61,5 +64,5 @@ def _density(prior: Prior, key: Key, num: int) -> Callable[[Array], Array]:
 
 
 def _map(function: Callable[[Array], Array], w: Any) -> Array:
-    at = jnp.asarray(w, float)
+    at = jnp.asarray(as_floats(w, "w"), float)
     return jax.jit(lambda at: jax.lax.map(function, at))(at.ravel()).reshape(at.shape)

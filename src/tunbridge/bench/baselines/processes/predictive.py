@@ -9,9 +9,8 @@ import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tunbridge.core.declared import Count, checked
-from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
-from tunbridge.predict.base import AbstractPredictive
+from tunbridge.predict.base import AbstractPredictive, levels_of, targets, values_at
 
 Draw = Callable[[Key, int], np.ndarray]
 
@@ -80,19 +79,17 @@ class ProcessPredictive(AbstractPredictive):
 
     def quantile(self, q: Any) -> Any:
         """Quantiles at level q, (points, outputs), or at several levels, (levels, points, outputs)."""
-        levels = np.asarray(q, np.float64)
-        if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise InputError("levels between 0 and 1", f"{q}", "Write 0.05, or [0.05, 0.95].")
+        levels = levels_of(q)
         lead = (None,) * levels.ndim
         return self.mean[lead] + self.std[lead] * ndtri(levels)[..., None, None]
 
     def cdf(self, y: Any) -> Any:
         """P(Y <= y), (..., points, outputs)."""
-        return ndtr((np.asarray(y, np.float64) - self.mean) / self.std)
+        return ndtr((values_at(y, self._mean.shape) - self.mean) / self.std)
 
     def log_prob(self, y: Any) -> Any:
         """Log density of y, jointly over outputs, (points,)."""
-        z = (np.asarray(y, np.float64).reshape(self.mean.shape) - self.mean) / self.std
+        z = (targets(y, self._mean.shape) - self.mean) / self.std
         return np.sum(-0.5 * z**2 - np.log(self.std) - 0.5 * np.log(2 * np.pi), axis=1)
 
     @checked
