@@ -145,8 +145,8 @@ MUTANTS = {
     ),
     "weight decay of dropout": Mutant(
         "inference/point/dropout.py",
-        "return (1.0 - rate) * length_scale**2 / (2.0 * num * weight_decay)",
-        "return (1.0 - rate) * length_scale**2 / (num * weight_decay)",
+        "(1.0 - rate) * scale * scale / (2.0 * num * given)",
+        "(1.0 - rate) * scale * scale / (num * given)",
         "inference/test_dropout.py",
     ),
     "kept units at test time": Mutant(

@@ -38,4 +38,6 @@ def test_imports_between_files_of_tests_resolve():
     for path in tests.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] in folders:
-                assert tests.joinpath(*node.module.split(".")).with_suffix(".py").exists(), (path, node.module)
+                place = tests.joinpath(*node.module.split("."))
+                files = [place / alias.name for alias in node.names] if place.is_dir() else [place]
+                assert all(file.with_suffix(".py").exists() for file in files), (path, node.module)

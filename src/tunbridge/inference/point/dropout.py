@@ -171,7 +171,8 @@ def _implied(given: float, rate: float, length_scale: float, num: int) -> float:
     """Return the model precision for a given weight decay, or the weight decay for a given precision."""
     if not 0.0 <= rate < 1.0:
         raise InputError("a rate from 0 to below 1", f"{rate}", "Try 0.1.")
-    implied = (1.0 - rate) * (float(length_scale) * float(length_scale)) / (2.0 * num * given)
+    scale = float(length_scale)
+    implied = (1.0 - rate) * scale * scale / (2.0 * num * given)
     if not math.isfinite(implied):
         raise InputError("values whose ratio is finite", f"{implied}", "Use a smaller length scale.")
     return implied
