@@ -56,7 +56,7 @@ def test_exact_draws_pass_and_all_quantities_are_ranked(key):
 def test_wrong_draws_fail(broken, key):
     found = line(key, **broken)
     assert not found.passes
-    assert "The draws are not those of the posterior." in " ".join(str(found).split())  # in a narrow terminal lines break
+    assert "The draws are not those of the posterior." in " ".join(str(found).split())
 
 
 @pytest.mark.slow
