@@ -134,7 +134,7 @@ class Metropolis(Correction):
 
     @property
     def deciding(self) -> int:
-        """Number of rows: all."""
+        """All rows decide."""
         return self.rows.num
 
     def log_densities(self, key: Key, target: Target, begin: Array, end: Array) -> tuple[Array, Array]:
