@@ -27,7 +27,7 @@ class Mode(Iterative):
     """
 
     point: MAP
-    """Has twice the steps if the noise is unknown: the first half, which would measure the noise, is skipped."""
+    """Has three times the steps if the noise is unknown: the stages that would measure the noise are skipped."""
     train: Train
     noisy: bool = eqx.field(static=True)
     """Whether the model has unknown noise."""
@@ -35,7 +35,7 @@ class Mode(Iterative):
     @staticmethod
     def of(point: MAP, train: Train, noisy: bool) -> "Mode":
         """Return the method with the optimiser of a point estimate."""
-        whole = dataclasses.replace(train, steps=2 * train.steps) if noisy else train
+        whole = dataclasses.replace(train, steps=3 * train.steps) if noisy else train
         return Mode(dataclasses.replace(point, train=whole), train, noisy)
 
     @property
@@ -60,7 +60,7 @@ class Mode(Iterative):
         if params.noise:
             nowhere, salt = jnp.asarray(-jnp.inf), jnp.zeros_like(holdout.salt(key, batch))
             measure = Measure(salt, jnp.zeros((), jnp.uint32), params.noise, nowhere, nowhere, params.noise)
-        step = jnp.asarray(self.train.steps if self.noisy else 0, jnp.int32)
+        step = jnp.asarray(2 * self.train.steps if self.noisy else 0, jnp.int32)
         return strong(fresh._replace(params=params, step=step, measure=measure))
 
     def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Any]:

@@ -85,7 +85,7 @@ class VBLL(Descent):
 
     def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Info]:
         """Take one optimiser step; the layer gets its initial covariance once the noise is measured."""
-        begins = state.step == self._half(state)
+        begins = state.step == self._stages(state).refit
         params = state.measured._replace(weights=state.given) if state.given else state.measured
         extra = jax.lax.cond(begins, lambda: _begun(target, params, batch), lambda: state.extra)
         fresh, info = super().step(key, target, state._replace(extra=extra), batch)
@@ -96,7 +96,7 @@ class VBLL(Descent):
         (trace,) = traces
         params, layer, step = self.reached(trace.state), trace.state.extra, int(trace.state.step)
         notes = self.notes(params, step)
-        if step <= self._half(trace.state):
+        if step <= self._stages(trace.state).refit:
             notes += ("Stopped before the last layer got a covariance: this is the point estimate.",)
         curve = self.curve(trace.state, trace.info)
         return VariationalLayer(model, key, params, layer.roots, layer.width, curve=curve, notes=notes)

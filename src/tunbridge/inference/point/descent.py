@@ -49,8 +49,8 @@ class DescentState(NamedTuple):
 
     @property
     def measured(self) -> Params:
-        """The parameters, with the best noise measured so far."""
-        return self.params._replace(noise=self.measure.best_noise) if self.measure else self.params
+        """The parameters, with the noise measured so far."""
+        return self.params._replace(noise=self.measure.noise) if self.measure else self.params
 
 
 class Info(NamedTuple):
@@ -137,14 +137,19 @@ class Descent(Iterative):
 
     def step(self, key: Key, target: Target, state: DescentState, batch: Data) -> tuple[DescentState, Info]:
         """Take one optimiser step; while noise is being measured, without the held-out rows."""
-        half = self._half(state)
+        stages = self._stages(state)
         if state.given:
-            state = self._taken_up(state, state.step == half)
+            state = self._taken_up(state, state.step == stages.refit)
         params, measure = state.params, state.measure
-        refits, counted = state.step >= half, batch
+        refits, counted = state.step >= stages.refit, batch
         if measure:
-            held = measure.rows(batch)
-            noise_now = jax.tree.map(lambda new, old: jnp.where(refits, new, old), measure.best_noise, params.noise)
+            held, first = measure.rows(batch), state.step < stages.second
+            noise_now = jax.tree.map(
+                lambda small, best, now: jnp.where(first, small, jnp.where(refits, now, best)),
+                params.noise,
+                measure.best_noise,
+                measure.noise,
+            )
             params, counted = params._replace(noise=noise_now), batch.where(refits | ~held)
 
         def loss_of(free):
@@ -157,37 +162,36 @@ class Descent(Iterative):
         if corners is not None:
             gradient_weights = orthant.slopes(gradient_weights, params.weights, corners)
         gradient = gradient_weights, jax.tree.map(lambda leaf: jnp.where(refits, leaf, 0.0), gradient_extra)
-        length = jnp.where(refits, self.train.steps - half, half)
-        optimiser = self._optax(self.decay((state.step - jnp.where(refits, half, 0)) / length))
+        begun, length = stages.place(state.step, self.train.steps)
+        optimiser = self._optax(self.decay((state.step - begun) / length))
         updates, memory = optimiser.update(gradient, state.optimiser, free, value=loss, grad=gradient, value_fn=loss_of)
         if measure:
             key_outputs = fold_in(key, 1)
 
             def follow():
                 outputs = self.outputs(key_outputs, target, params, batch.x)
-                return noise.follow(measure, target, outputs, batch, held)
+                return noise.follow(measure, target, outputs, batch, held, first)
 
             measure = jax.lax.cond(refits, lambda: measure, follow)
         weights, extra = optax.apply_updates(free, updates)
         if corners is not None:
             weights = orthant.within(weights, params.weights, gradient_weights, corners)
-        patience = state.patience.after(loss, state.step == half) if state.patience else ()
+        patience = state.patience.after(loss, state.step == stages.refit) if state.patience else ()
         moved = params._replace(weights=weights)
         fresh = DescentState(moved, extra, memory, state.step + 1, measure, state.given, patience)
         if patience:
             fresh = jax.lax.cond(self.done(state), lambda: state, lambda: fresh)
         return fresh, Info.of(loss)
 
-    def _half(self, state: DescentState) -> Any:
-        """The step at which the noise has been measured and the refit begins; 0 if noise is known."""
-        return self.train.steps >> 1 if state.measure else 0
+    def _stages(self, state: DescentState) -> noise.Stages:
+        """The stages of training: three if noise is unknown."""
+        return noise.Stages.of(self.train.steps, bool(state.measure))
 
     def done(self, state: DescentState) -> bool | Array:
         """Whether patience has run out, which counts only after the noise is measured."""
         if not state.patience:
             return False
-        half = self._half(state)
-        return (state.patience.since >= self.train.patience) & (state.step > half)
+        return (state.patience.since >= self.train.patience) & (state.step > self._stages(state).refit)
 
     def keep(self, target: Target, state: DescentState) -> PyTree:
         """Store nothing: only the last state is used."""
@@ -226,9 +230,9 @@ class Descent(Iterative):
         if params.scales:
             notes.append("Unknown prior scales were held at the medians of their priors.")
         if params.noise:
-            refitted = "then the weights were refitted to all rows."
-            missed = "the run ended before the weights were refitted to all rows."
-            notes.append(f"Noise was measured on held-out rows, {refitted if step > self.train.steps // 2 else missed}")
+            refitted = step > noise.Stages.of(self.train.steps, True).refit
+            then = "then" if refitted else "the run ended before"
+            notes.append(f"Noise was measured on held-out rows, {then} the weights were refitted to all rows.")
         if step < self.train.steps:
             notes.append(f"Stopped after {step} of {self.train.steps} steps.")
         return tuple(notes)

@@ -1,9 +1,11 @@
 """Noise of a point estimate, measured on rows that the weights were not trained on.
 
-For half of the steps the weights are trained on four fifths of the rows, with noise fixed so small that the network is
-free to fit, while a running estimate tracks the noise that explains the residuals of the other rows. Then the noise is
-fixed at the estimate with the best held-out log density, and the weights are refitted to all rows. During the first
-half the weights never depend on the measured noise: otherwise both could drift to a fit that explains all as noise.
+Training has three stages of equal length, and in the first two a fifth of the rows is held out. In the first the noise
+is fixed so small that the network is free to fit, while a running estimate tracks the noise that explains the residuals
+of the held-out rows; its value with the best held-out log density regularises the second stage, in which the network is
+trained as the final one will be. What explains the held-out residuals at its end is the measured noise, with which the
+weights are refitted to all rows. Noise is fed back to the weights once only: otherwise both could drift to a fit that
+explains all as noise.
 """
 
 from typing import Any, NamedTuple
@@ -25,8 +27,26 @@ _SHRINK = 0.1
 _FIRST_STEPS = 100
 
 
+class Stages(NamedTuple):
+    """The steps at which the second stage and the refit to all rows begin."""
+
+    second: Any
+    refit: Any
+
+    @classmethod
+    def of(cls, steps: Any, measures: bool) -> "Stages":
+        """Return three equal stages; if no noise is measured, a refit from the first step."""
+        return cls(steps // 3, 2 * steps // 3) if measures else cls(0, 0)
+
+    def place(self, step: Any, steps: Any) -> tuple[Any, Any]:
+        """Return the first step of the current stage, and its length."""
+        begins = jnp.where(step >= self.refit, self.refit, jnp.where(step >= self.second, self.second, 0))
+        ends = jnp.where(step >= self.refit, steps, jnp.where(step >= self.second, self.refit, self.second))
+        return begins, ends - begins
+
+
 class Measure(NamedTuple):
-    """Which rows are held out, the current estimate of the noise that explains them, and the best one so far."""
+    """Which rows are held out, the current estimate of the noise that explains them, and the first stage's best."""
 
     salt: Array
     """The key of the hash by which rows are held out; see `holdout.salt`."""
@@ -36,6 +56,7 @@ class Measure(NamedTuple):
     """Mean log density of the held-out rows."""
     best_score: Array
     best_noise: PyTree
+    """The estimate with the best score in the first stage."""
 
     def rows(self, batch: Data) -> Array:
         """Mask of the batch's held-out rows of positive weight, (points,)."""
@@ -67,22 +88,21 @@ def begin(key: Key, target: Target, params: Params, batch: Data) -> tuple[Params
     return params._replace(noise=small), measure._replace(noise=first, best_noise=first)
 
 
-def follow(measure: Measure, target: Target, outputs: Array, batch: Data, held: Array) -> Measure:
+def follow(measure: Measure, target: Target, outputs: Array, batch: Data, held: Array, first: Array) -> Measure:
     """Return the measure after a step: the new estimate if the batch is all data, else an average over ~3 epochs.
 
     `outputs` (networks, points, outputs) are those of the networks that a prediction would average, `held` the mask of
-    the batch's held-out rows.
+    the batch's held-out rows, `first` whether this is the first stage, whose best estimate is remembered.
     """
     share = batch.num / target.num
     share = share / (3.0 - 2.0 * share)
     total, score, newton = _newton(target, outputs, batch, held, measure.noise)
     score = jnp.where(jnp.isinf(measure.score), score, measure.score + share * (score - measure.score))
     noise = jax.tree.map(lambda old, new: old + share * (new - old), measure.noise, newton)
-    better = score > measure.best_score
+    better = first & (score > measure.best_score)
     best = jax.tree.map(lambda new, old: jnp.where(better, new, old), measure.noise, measure.best_noise)
-    fresh = measure._replace(
-        noise=noise, score=score, best_score=jnp.maximum(score, measure.best_score), best_noise=best
-    )
+    best_score = jnp.where(better, score, measure.best_score)
+    fresh = measure._replace(noise=noise, score=score, best_score=best_score, best_noise=best)
     return jax.tree.map(lambda new, old: jnp.where(total > 0.0, new, old), fresh, measure)
 
 
