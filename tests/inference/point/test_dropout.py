@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import tunbridge as tb
-from model.networks.test_reading import Convolutional
+from model.networks.programs.test_reading import Convolutional
 from toys import labelled, model, table
 from tunbridge.core.random import split
 from tunbridge.inference.point import masks
