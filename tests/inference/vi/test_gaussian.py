@@ -15,10 +15,11 @@ from tunbridge.inference.vi.gaussian import Gaussian
 def test_softplus_is_positive_and_right_over_its_whole_range():
     rho = np.linspace(-50.0, 50.0, 1001).astype(np.float32).astype(np.float64)
     exact = np.where(rho > 0, rho + np.log1p(np.exp(-np.abs(rho))), np.log1p(np.exp(rho)))
-    value, slope = softplus(jnp.asarray(rho, jnp.float32)), jax.vmap(jax.grad(softplus))(jnp.asarray(rho, jnp.float32))
+    x = jnp.asarray(rho, jnp.float32)
+    value, gradient = softplus(x), jax.vmap(jax.grad(softplus))(x)
     assert (np.asarray(value) > 0).all()
     np.testing.assert_allclose(value, exact, rtol=1e-6)
-    np.testing.assert_allclose(slope, 1 / (1 + np.exp(-rho)), rtol=1e-5)
+    np.testing.assert_allclose(gradient, 1 / (1 + np.exp(-rho)), rtol=1e-5)
 
 
 def test_softplus_and_its_inverse_are_exact_in_double_precision(x64):

@@ -34,7 +34,7 @@ class SWAGState(NamedTuple):
 
     point: descent.DescentState
     step: Array
-    slopes: PyTree
+    gradients: PyTree
     """Sum of per-row gradients."""
     lengths: Array
     """Sum of their squared norms."""
@@ -160,7 +160,7 @@ class SWAG(Iterative):
         point, info = jax.lax.fori_loop(0, (~wanders).astype(jnp.int32), train, strong((point, info)))
         point, info = jax.lax.fori_loop(0, wanders.astype(jnp.int32), wander, (point, info))
         gradients, lengths, rows = sums
-        state = state._replace(slopes=gradients, lengths=lengths, rows=rows, step_size=step_size)
+        state = state._replace(gradients=gradients, lengths=lengths, rows=rows, step_size=step_size)
         state = state._replace(point=point, step=state.step + 1)
         done, due = -ahead, (1 - ahead) * self.snapshots // self.steps
         return self._gather(state, wanders & (due > done * self.snapshots // self.steps)), info
@@ -205,7 +205,7 @@ class SWAG(Iterative):
 
 
 def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: SWAGState) -> tuple[PyTree, Array, Array]:
-    """`SWAGState.slopes`, `lengths` and `rows` with some rows of a batch added; a loop of 0 iterations unless due."""
+    """A state's sums `gradients`, `lengths` and `rows` with some rows of a batch added; unless due, unchanged."""
     row_target = Target(target.model, 1.0)
 
     def add(i: Array, sums: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
@@ -215,7 +215,7 @@ def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: SW
         return optax.tree.add(sums[0], gradient), sums[1] + optax.tree.norm(gradient, squared=True)
 
     num_added = due.astype(jnp.int32) * jnp.minimum(_MEASURE_ROWS, batch.num)
-    gradients, lengths = jax.lax.fori_loop(0, num_added, add, (state.slopes, state.lengths))
+    gradients, lengths = jax.lax.fori_loop(0, num_added, add, (state.gradients, state.lengths))
     return gradients, lengths, state.rows + num_added
 
 

@@ -49,7 +49,9 @@ class BayesByBackprop(Variational):
         """Independent unknowns: a diagonal covariance."""
         return families.Diagonal()
 
-    def slopes(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
+    def loss_and_gradient(
+        self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array
+    ) -> tuple[Scalar, Gaussian]:
         """F / N and the paper's updates, averaged over draws."""
         if self.num_samples == 1:
             return self._deltas(key, target, q, batch, share)
