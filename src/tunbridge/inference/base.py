@@ -112,7 +112,7 @@ class Iterative(Method):
     @property
     @abc.abstractmethod
     def duration(self) -> Run | Train:
-        """How long the method runs: its field `run`, a `Run` of chains, or `train`, a `Train` of training steps."""
+        """How long the method runs, its field `run`, a `Run` of chains, or `train`, a `Train` of training steps."""
 
     @property
     @abc.abstractmethod
@@ -148,7 +148,7 @@ class Iterative(Method):
 
     @property
     def stepper(self) -> "Iterative":
-        """The method whose `step`, `pause` and `keep` the loop calls: itself, or one whose compiled program fits."""
+        """The method whose `step`, `pause` and `keep` the loop calls, itself or one whose compiled program fits."""
         return self
 
     @property

@@ -102,7 +102,7 @@ class Linearised(Posterior):
 
     @property
     def linear(self) -> bool:
-        """True: predictions linearise the network."""
+        """True, as predictions linearise the network."""
         return True
 
     @property

@@ -43,7 +43,7 @@ class EllipticalSlice(Sampler):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: densities are evaluated until a point on the ellipse is accepted."""
+        """None, as densities are evaluated until a point on the ellipse is accepted."""
         return None
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:

@@ -54,7 +54,7 @@ class HMC(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: trajectories differ in their number of steps."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):
@@ -90,7 +90,7 @@ class NUTS(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: trajectories differ in their number of steps."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):

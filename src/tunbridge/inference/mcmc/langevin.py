@@ -88,7 +88,7 @@ class MALA(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """One: each step takes one gradient."""
+        """One gradient per step."""
         return 1
 
     def move(self, key, density, chain, step_size, inverse_mass):
@@ -127,7 +127,7 @@ class ULA(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """One: each step takes one gradient."""
+        """One gradient per step."""
         return 1
 
     def move(self, key, density, chain, step_size, inverse_mass):

@@ -280,7 +280,7 @@ class AdjustedMCLMC(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: trajectories differ in their number of steps."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):

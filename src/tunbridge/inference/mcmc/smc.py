@@ -94,7 +94,7 @@ class TemperedSMC(Iterative):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: the lengths of trajectories differ."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def within(self, gradients: int, rows: int) -> "TemperedSMC":

@@ -48,7 +48,7 @@ class SGLD(StochasticGradient):
 
     @property
     def damping(self) -> float:
-        """1: each step loses all momentum."""
+        """1, as each step loses all momentum."""
         return 1.0
 
 

@@ -71,12 +71,12 @@ class StochasticGradient(Sampler):
 
     @property
     def steps(self) -> StepSize:
-        """The source of the step size: given, or measured in warm-up."""
+        """The source of the step size, given or measured in warm-up."""
         return MeasuredStep() if self.step_size is None else GivenStep(self.step_size)
 
     @property
     def metric(self) -> Preconditioner:
-        """The preconditioner in use: the one given, else the default of the step size."""
+        """The preconditioner in use, the one given or else the default of the step size."""
         return self.steps.preconditioner if self.preconditioner is None else self.preconditioner
 
     @property
@@ -86,7 +86,7 @@ class StochasticGradient(Sampler):
 
     @property
     def subsamples(self) -> bool:
-        """True: each step uses one minibatch."""
+        """True, as each step uses one minibatch."""
         return True
 
     def within(self, gradients: int, rows: int) -> Self:

@@ -67,7 +67,7 @@ class ADVI(Variational):
 
     @property
     def form(self) -> Family:
-        """The family of q: the field `family`."""
+        """The field `family`."""
         return self.family
 
     def approximate(
@@ -118,7 +118,7 @@ class _OnDensity(Variational):
 
     @property
     def form(self) -> Family:
-        """The family of q: the field `family`."""
+        """The field `family`."""
         return self.family
 
     def start(self, key: Key, target: Any, batch: Data) -> Params:

@@ -46,7 +46,7 @@ class BayesByBackprop(Variational):
 
     @property
     def form(self) -> Family:
-        """Independent unknowns: a diagonal covariance."""
+        """A diagonal covariance, of independent unknowns."""
         return families.Diagonal()
 
     def loss_and_gradient(

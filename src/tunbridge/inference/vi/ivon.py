@@ -77,7 +77,7 @@ class IVON(AroundPoint):
 
     @property
     def form(self) -> Family:
-        """Independent unknowns: a diagonal covariance."""
+        """A diagonal covariance, of independent unknowns."""
         return families.Diagonal()
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> IVONState:

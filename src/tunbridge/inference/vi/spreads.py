@@ -124,7 +124,7 @@ class Dense(Spread):
 
     @property
     def flat(self) -> bool:
-        """True: a flat vector."""
+        """True, as it covers a flat vector."""
         return True
 
     @property
@@ -172,7 +172,7 @@ class LowRankDiagonal(Spread):
 
     @property
     def flat(self) -> bool:
-        """True: a flat vector."""
+        """True, as it covers a flat vector."""
         return True
 
     @property
