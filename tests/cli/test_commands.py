@@ -239,9 +239,7 @@ def test_what_is_left_out_is_counted_wherever_it_stands(tmp_path):
     table = tables.read(penguins(tmp_path / "data.csv", 20)).table
     gone = pa.array([None if i >= 15 else i for i in range(20)], pa.int64())
     tables.write(table.append_column("late", gone), tmp_path / "late.csv")
-    options = {"task": None, "ignore": [], "categorical": [], "test_share": 0.2, "hidden": None, "seed": 0}
-    options |= {"likelihood": None, "prior": "normal"}
-    rows = Rows.read(tmp_path / "late.csv", ["species"], drop_missing=True, **options)
+    rows = Rows.read(tmp_path / "late.csv", ["species"], drop_missing=True)
     assert "15 rows, 5 left out" in " ".join(rows.said())
 
 
@@ -357,9 +355,8 @@ def test_an_unknown_prior_or_likelihood_is_refused_before_the_table_is_read(comm
 
 
 def test_a_prior_and_a_likelihood_are_named_as_their_classes_are(tmp_path):
-    options = {"task": None, "ignore": [], "categorical": [], "drop_missing": False, "test_share": 0.2, "hidden": None}
     data = penguins(tmp_path / "data.csv")
-    rows = Rows.read(data, ["species"], likelihood="Noisy-Categorical", prior="SpikeAndSlab", seed=0, **options)
+    rows = Rows.read(data, ["species"], likelihood="Noisy-Categorical", prior="SpikeAndSlab")
     assert type(rows.model.prior) is tb.priors.SpikeAndSlab
     assert type(rows.model.likelihood) is tb.likelihoods.NoisyCategorical
     assert rows.model.likelihood.classes == 2

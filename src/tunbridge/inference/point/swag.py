@@ -16,8 +16,9 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.point import descent
+from tunbridge.inference.point.lowrank import LowRankGaussian
 from tunbridge.inference.point.map import MAP
-from tunbridge.inference.posteriors import LowRankGaussian, Posterior
+from tunbridge.inference.posteriors import Posterior
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import BATCH, Trace, Train
 

@@ -6,7 +6,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data
-from tunbridge.core.positive import softplus, sum_log
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.vi import families
@@ -14,6 +13,7 @@ from tunbridge.inference.vi.around import Start
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.positive import softplus, sum_log
 from tunbridge.inference.vi.spreads import LOG_2PI, Diagonal, Spread
 from tunbridge.inference.vi.variational import Variational
 from tunbridge.model.model import Target

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.declared import Module
-from tunbridge.core.positive import inverse_softplus, softplus, sum_log
 from tunbridge.core.random import normal, split
 from tunbridge.core.types import Key, PyTree, Scalar
+from tunbridge.inference.vi.positive import inverse_softplus, softplus, sum_log
 
 LOG_2PI = math.log(2.0 * math.pi)
 
