@@ -121,9 +121,12 @@ def test_methods_lists_every_method_in_a_narrow_terminal_too(width, monkeypatch)
     assert {"features", "momentum,", "thermostat:"} <= set(words)
 
 
-def test_what_is_read_of_a_class_without_importing_it_is_its_docstring():
+def test_docstrings_and_promises_read_from_the_source_are_those_of_the_classes():
     for name, cls in tb.METHODS.items():
-        assert listing._docstring(*tb.METHODS.place(name).split(":")).split() == cls.__doc__.split()
+        assert listing.docstring(tb.METHODS.place(name)).split() == cls.__doc__.split()
+        assert listing.promised(tb.METHODS.place(name)) == {
+            promise.kind for promise in tb.bench.PROMISES[name].values()
+        }
 
 
 def test_a_method_without_promises_is_listed_with_a_dash(monkeypatch):

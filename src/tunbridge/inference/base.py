@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from tunbridge.core.loaders import as_data
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
 from tunbridge.runtime import programs
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 class Method(Module):
     """A way to turn a model and data into a posterior. Its fields are its hyperparameters."""
+
+    promises: ClassVar[Promises] = {}
+    """What the method promises on the exact problems, as `tunbridge.bench.PROMISES` lists it."""
 
     @abc.abstractmethod
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:

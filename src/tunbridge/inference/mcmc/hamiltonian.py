@@ -1,6 +1,7 @@
 """Hamiltonian Monte Carlo with trajectories of given length, and the no-U-turn sampler."""
 
 import math
+from typing import ClassVar
 
 import blackjax
 import equinox as eqx
@@ -13,6 +14,7 @@ from jax import Array
 from tunbridge.core.random import split
 from tunbridge.core.types import PyTree
 from tunbridge.inference.mcmc.adaptive import Adaptive
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
 
 
@@ -46,6 +48,13 @@ class HMC(Adaptive):
     run
         Length of the run.
     """
+
+    promises: ClassVar[Promises] = {
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("exact", 0.12),
+        "logistic": ("exact", 0.12),
+        "tanh_unit": ("exact", 0.25),
+    }
 
     acceptance: float = eqx.field(default=0.9, converter=float)
     length: float = eqx.field(default=math.pi / 2, converter=float)
@@ -84,6 +93,13 @@ class NUTS(Adaptive):
     max_depth
         Largest number of doublings of a trajectory.
     """
+
+    promises: ClassVar[Promises] = {
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("exact", 0.15),
+        "logistic": ("exact", 0.12),
+        "tanh_unit": ("exact", 0.25),
+    }
 
     acceptance: float = eqx.field(default=0.9, converter=float)
     max_depth: int = eqx.field(static=True, default=10)

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Method
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.predict.outputs import Outputs
 from tunbridge.predict.parts import Parts
 from tunbridge.runtime import programs
@@ -36,6 +37,13 @@ class Ensemble(Method):
     size
         Number of members.
     """
+
+    promises: ClassVar[Promises] = {
+        "linear": ("mean", 0.001),
+        "linear_unknown": ("none",),
+        "logistic": ("mode", 0.001),
+        "tanh_unit": ("mode", 0.001),
+    }
 
     method: Method = eqx.field(default_factory=MAP)
     size: int = 5

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ from tunbridge.inference.point import descent
 from tunbridge.inference.point.lowrank import LowRankGaussian
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import BATCH, Trace, Train
 
@@ -80,6 +81,13 @@ class SWAG(Iterative):
     rank
         Number of last snapshots that make up the low-rank part.
     """
+
+    promises: ClassVar[Promises] = {  # the mean of a path of SGD; its spread is of the right size at best
+        "linear": ("mean", 0.5),
+        "linear_unknown": ("mean", 0.5),
+        "logistic": ("mean", 1),
+        "tanh_unit": ("mean", 1),
+    }
 
     point: MAP = MAP()
     steps: int = 2000

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from tunbridge.core.declared import Count, Module, checked
 from tunbridge.core.errors import InputError, NumericalError, Result
 from tunbridge.core.tree import all_finite, strong
 from tunbridge.core.types import Key, Params, Scalar
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.vi.families import Diagonal, Family
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.inference.vi.variational import Variational
@@ -62,6 +63,13 @@ class ADVI(Variational):
     >>> bool((q.sample(jax.random.key(1), 100)["sigma"] > 0).all())
     True
     """
+
+    promises: ClassVar[Promises] = {  # mean-field
+        "linear": ("diagonal", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
 
     family: Family = Diagonal()
 

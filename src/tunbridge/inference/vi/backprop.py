@@ -1,5 +1,7 @@
 """Bayes by Backprop, as published."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -8,6 +10,7 @@ from jax import Array
 from tunbridge.core.data import Data
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, Scalar
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import Start
 from tunbridge.inference.vi.divergences import KL, Divergence
@@ -40,6 +43,13 @@ class BayesByBackprop(Variational):
     kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
+
+    promises: ClassVar[Promises] = {  # independent weights
+        "linear": ("diagonal", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
 
     divergence: Divergence = eqx.field(default=KL(closed=False), kw_only=True)
     point: Start = eqx.field(default=None, kw_only=True)

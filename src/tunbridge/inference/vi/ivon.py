@@ -1,6 +1,6 @@
 """Improved variational online Newton: a natural gradient at the cost of Adam."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.point.descent import Info
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import AroundPoint
 from tunbridge.inference.vi.families import Family
@@ -61,6 +62,13 @@ class IVON(AroundPoint):
     num_samples, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
+
+    promises: ClassVar[Promises] = {  # independent weights
+        "linear": ("diagonal", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
 
     step_size: float = eqx.field(default=0.1, converter=float, kw_only=True)
     beta_1: float = eqx.field(default=0.9, converter=float, kw_only=True)
