@@ -22,8 +22,10 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_data
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.inference.chains import Chains
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.promises import Promises
+from tunbridge.inference.recorded import Recorded
 from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
 from tunbridge.runtime import programs
@@ -134,7 +136,10 @@ class Iterative(Method):
         return dataclasses.replace(self, **fields)
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """Number of per-row gradients that the steps of a fit took; NaN if a step's number is not known."""
+        """Number of per-row gradients that a fit took: as counted at each kept draw, else by step; NaN if not known."""
+        stats = posterior.stats if isinstance(posterior, Chains | Recorded) else {}
+        if "gradients" in stats:
+            return float(steps * rows * np.mean(stats["gradients"]))
         each = self.gradients_per_step
         return float("nan") if each is None else float(steps * each * min(self.batch_size(rows) or rows, rows))
 
