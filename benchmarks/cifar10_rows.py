@@ -94,9 +94,9 @@ def swag(budget, epochs):
 
 
 def meanfield(budget, epochs):
-    slopes = tb.gradients.Reparameterised()
+    gradients = tb.gradients.Reparameterised()
     return tb.MeanField(
-        step_size=1e-4, initial_sd=1e-2, gradient=slopes, optimiser=optax.adam, train=budget.train(epochs)
+        step_size=1e-4, initial_sd=1e-2, gradient=gradients, optimiser=optax.adam, train=budget.train(epochs)
     )
 
 

@@ -328,7 +328,7 @@ def gradients() -> dict[str, Any]:
 
 @jax.jit
 def estimates(method: Any, target: tb.Target, q: Any, rows: tb.Data, keys: Any) -> Any:
-    return jax.lax.map(lambda key: method.slopes(key, target, q, rows, jnp.ones(()))[1], keys)
+    return jax.lax.map(lambda key: method.loss_and_gradient(key, target, q, rows, jnp.ones(()))[1], keys)
 
 
 def variance(options: dict[str, Any], target: tb.Target, q: Any, rows: tb.Data, num: int = 1000) -> dict[str, float]:

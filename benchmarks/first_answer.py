@@ -79,8 +79,8 @@ def scan():
 
         def step(carry, _):
             weights, memory = carry
-            value, slope = jax.value_and_grad(loss)(weights)
-            updates, memory = adam.update(slope, memory, weights)
+            value, gradient = jax.value_and_grad(loss)(weights)
+            updates, memory = adam.update(gradient, memory, weights)
             return (optax.apply_updates(weights, updates), memory), value
 
         return jax.lax.scan(step, (weights, adam.init(weights)), None, length=2000)

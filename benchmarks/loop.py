@@ -50,8 +50,8 @@ def bare_scan(weights, data, steps, step_size):
 
     def step(carry, _):
         w, memory = carry
-        value, slope = jax.value_and_grad(loss)(w)
-        updates, memory = adam.update(slope, memory, w)
+        value, gradient = jax.value_and_grad(loss)(w)
+        updates, memory = adam.update(gradient, memory, w)
         return (optax.apply_updates(w, updates), memory), value
 
     return jax.lax.scan(step, (weights, adam.init(weights)), None, length=steps)

@@ -20,7 +20,7 @@ from tunbridge import diagnostics
 
 def limit(log_density, position, draws):
     """Gradients per second of leapfrog steps alone, vmapped over chains in one scan."""
-    slope = jax.vmap(jax.grad(log_density))
+    gradient = jax.vmap(jax.grad(log_density))
 
     @jax.jit
     def loop(position, momentum):
@@ -28,10 +28,10 @@ def limit(log_density, position, draws):
             position, momentum, force = carry
             momentum = momentum + 5e-4 * force
             position = position + 1e-3 * momentum
-            force = slope(position)
+            force = gradient(position)
             return position, momentum + 5e-4 * force, force
 
-        return jax.lax.fori_loop(0, draws * STEPS, leap, (position, momentum, slope(position)))
+        return jax.lax.fori_loop(0, draws * STEPS, leap, (position, momentum, gradient(position)))
 
     momentum = jax.random.normal(jax.random.key(0), position.shape)
     jax.block_until_ready(loop(position, momentum))

@@ -45,16 +45,16 @@ MUTANTS = {
         "model/transforms.py",
         "- (0.0 if jacobian else jnp.sum(u))",
         "- (jnp.sum(u) if jacobian else 0.0)",
-        "model/test_priors.py",
+        "model/priors/test_priors.py",
     ),
     "fan-in of a prior": Mutant(
         "model/priors/base.py",
         "entry.scale / math.sqrt(role.fan_in(leaf.shape))",
         "entry.scale / role.fan_in(leaf.shape)",
-        "model/test_priors.py model/test_prior_variances.py",
+        "model/priors/test_priors.py model/priors/test_prior_variances.py",
     ),
     "normaliser of Student's t": Mutant(
-        "model/priors/tails.py", "r.size * top - half", "top - half", "model/test_priors.py"
+        "model/priors/tails.py", "r.size * top - half", "top - half", "model/priors/test_priors.py"
     ),
     "noise of SGLD": Mutant(
         "inference/sgmcmc/splittings.py",
@@ -84,19 +84,19 @@ MUTANTS = {
         PROMISES + "mala",
     ),
     "half a step of the gradient in MALA": Mutant(
-        "inference/mcmc/langevin.py", "half = 0.5 * step_size", "half = step_size", "inference/test_langevin.py"
+        "inference/mcmc/langevin.py", "half = 0.5 * step_size", "half = step_size", "inference/mcmc/test_langevin.py"
     ),
     "kinetic energy": Mutant(
         "inference/mcmc/integrators.py",
         "0.5 * jnp.sum(inverse_mass",
         "jnp.sum(inverse_mass",
-        "inference/test_integrators.py",
+        "inference/mcmc/test_integrators.py",
     ),
     "increments of SMC": Mutant(
         "inference/mcmc/smc.py",
         "log_weights = grows * terms",
         "log_weights = -grows * terms",
-        "inference/test_smc.py",
+        "inference/mcmc/test_smc.py",
     ),
     "entropy in the bound": Mutant(
         "inference/vi/divergences.py",
@@ -141,16 +141,16 @@ MUTANTS = {
         "inference/linear",
     ),
     "variance of SWAG": Mutant(
-        "inference/point/swag.py", "s / (2.0 * max(count, 1))", "s / max(count, 1)", "inference/test_swag.py"
+        "inference/point/swag.py", "s / (2.0 * max(count, 1))", "s / max(count, 1)", "inference/point/test_swag.py"
     ),
     "weight decay of dropout": Mutant(
         "inference/point/dropout.py",
         "(1.0 - rate) * scale * scale / (2.0 * num * given)",
         "(1.0 - rate) * scale * scale / (num * given)",
-        "inference/test_dropout.py",
+        "inference/point/test_dropout.py",
     ),
     "kept units at test time": Mutant(
-        "inference/point/masks.py", "jnp.asarray(1.0 - rate)", "jnp.asarray(rate)", "inference/test_dropout.py"
+        "inference/point/masks.py", "jnp.asarray(1.0 - rate)", "jnp.asarray(rate)", "inference/point/test_dropout.py"
     ),
     "epistemic variance": Mutant(
         "predict/quantities.py",

@@ -66,7 +66,7 @@ def naive(data: tb.Data, mean: np.ndarray, size: int, judge: bool, chains: int =
     def potential(w: Any, rows: Any) -> Any:
         return ROWS / size * jnp.sum((rows[1] - rows[0] @ w) ** 2) / (2 * NOISE**2) + 0.5 * jnp.sum(w**2)
 
-    slope = jax.grad(potential)
+    gradient = jax.grad(potential)
 
     def path(w: Any, key: Any) -> tuple[Any, Any]:
         key_p, key_path, key_energy, key_accept = jax.random.split(key, 4)
@@ -76,9 +76,9 @@ def naive(data: tb.Data, mean: np.ndarray, size: int, judge: bool, chains: int =
         def leap(i: Any, state: Any) -> Any:
             w, p = state
             w = w + epsilon * p
-            return w, p - epsilon * jnp.where(i == LEAPFROGS, 0.5, 1.0) * slope(w, some(keys[i]))
+            return w, p - epsilon * jnp.where(i == LEAPFROGS, 0.5, 1.0) * gradient(w, some(keys[i]))
 
-        moved, q = jax.lax.fori_loop(1, LEAPFROGS + 1, leap, (w, p - 0.5 * epsilon * slope(w, some(keys[0]))))
+        moved, q = jax.lax.fori_loop(1, LEAPFROGS + 1, leap, (w, p - 0.5 * epsilon * gradient(w, some(keys[0]))))
         if judge:
             rows = some(key_energy)
             gain = potential(w, rows) - potential(moved, rows) + 0.5 * (p @ p - q @ q)

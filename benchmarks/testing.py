@@ -29,9 +29,10 @@ whose posterior is known by quadrature. That fit must keep its promise of accura
 bit, and treat unknowns as documented; a quarter of the methods must also resume an interrupted run to the bit, and a
 quarter must compile nothing for a table of another length. A sixth of the likelihoods, a different sixth each week,
 are combined with priors and networks. PyTorch's answers are recorded in a file
-(`tests/model/networks/torch_recorded.npz`), which is compared with PyTorch itself where it is installed.
-`make test-all` adds a sixth of the pairs of a method and a likelihood or a prior (a different sixth each week), all
-promises with three keys, and the long statistical tests; `TUNBRIDGE_PAIRS=all make test-all` takes all pairs.
+(`tests/model/networks/adapters/torch/torch_recorded.npz`), which is compared with PyTorch itself where that is
+installed. `make test-all` adds a sixth of the pairs of a method and a likelihood or a prior (a different sixth each
+week), all promises with three keys, and the long statistical tests; `TUNBRIDGE_PAIRS=all make test-all` takes all
+pairs.
 
 Most of the cost of the tests is compilation, so programs are compiled without optimisation, unless a test is marked
 `optimised`, and kept in the user's cache folder, by version of JAX and type of processor.

@@ -28,8 +28,8 @@ def test_a_network_and_its_gradient_agree_with_numpy():
     network = tb.networks.MLP((50,), outputs=1)
     weights = {"layers": [{"weight": a, "bias": np.zeros(50)}, {"weight": b, "bias": np.zeros(1)}]}
     weights = jax.tree.map(jnp.asarray, weights)
-    value, slope = jax.jit(jax.value_and_grad(lambda w: jnp.sum(network.apply(w, jnp.asarray(x)))))(weights)
+    value, gradient = jax.jit(jax.value_and_grad(lambda w: jnp.sum(network.apply(w, jnp.asarray(x)))))(weights)
     z = np.tanh(x @ a)
     np.testing.assert_allclose(value, (z @ b).sum(), rtol=1e-4)
-    np.testing.assert_allclose(slope["layers"][1]["weight"], z.sum(0)[:, None], rtol=1e-3, atol=1e-4)
-    np.testing.assert_allclose(slope["layers"][0]["weight"], x.T @ ((1 - z**2) * b.T), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(gradient["layers"][1]["weight"], z.sum(0)[:, None], rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(gradient["layers"][0]["weight"], x.T @ ((1 - z**2) * b.T), rtol=1e-3, atol=1e-3)

@@ -41,11 +41,11 @@ from tunbridge.inference.mcmc import mass as mass
 from tunbridge.inference.point.dropout import Dropout as Dropout
 from tunbridge.inference.point.dropout import tau_from_weight_decay as tau_from_weight_decay
 from tunbridge.inference.point.dropout import weight_decay_from_tau as weight_decay_from_tau
+from tunbridge.inference.point.ensemble import Mixture as Mixture
+from tunbridge.inference.point.lowrank import LowRankGaussian as LowRankGaussian
 from tunbridge.inference.point.momentum import momentum_from_physics as momentum_from_physics
 from tunbridge.inference.point.momentum import physics_from_momentum as physics_from_momentum
 from tunbridge.inference.posteriors import Draws as Draws
-from tunbridge.inference.posteriors import LowRankGaussian as LowRankGaussian
-from tunbridge.inference.posteriors import Mixture as Mixture
 from tunbridge.inference.posteriors import Point as Point
 from tunbridge.inference.pruned import Pruned as Pruned
 from tunbridge.inference.recorded import Recorded as Recorded

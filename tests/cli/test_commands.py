@@ -121,9 +121,12 @@ def test_methods_lists_every_method_in_a_narrow_terminal_too(width, monkeypatch)
     assert {"features", "momentum,", "thermostat:"} <= set(words)
 
 
-def test_what_is_read_of_a_class_without_importing_it_is_its_docstring():
+def test_docstrings_and_promises_read_from_the_source_are_those_of_the_classes():
     for name, cls in tb.METHODS.items():
-        assert listing._docstring(*tb.METHODS.place(name).split(":")).split() == cls.__doc__.split()
+        assert listing.docstring(tb.METHODS.place(name)).split() == cls.__doc__.split()
+        assert listing.promised(tb.METHODS.place(name)) == {
+            promise.kind for promise in tb.bench.PROMISES[name].values()
+        }
 
 
 def test_a_method_without_promises_is_listed_with_a_dash(monkeypatch):
@@ -239,9 +242,7 @@ def test_what_is_left_out_is_counted_wherever_it_stands(tmp_path):
     table = tables.read(penguins(tmp_path / "data.csv", 20)).table
     gone = pa.array([None if i >= 15 else i for i in range(20)], pa.int64())
     tables.write(table.append_column("late", gone), tmp_path / "late.csv")
-    options = {"task": None, "ignore": [], "categorical": [], "test_share": 0.2, "hidden": None, "seed": 0}
-    options |= {"likelihood": None, "prior": "normal"}
-    rows = Rows.read(tmp_path / "late.csv", ["species"], drop_missing=True, **options)
+    rows = Rows.read(tmp_path / "late.csv", ["species"], drop_missing=True)
     assert "15 rows, 5 left out" in " ".join(rows.said())
 
 
@@ -357,9 +358,8 @@ def test_an_unknown_prior_or_likelihood_is_refused_before_the_table_is_read(comm
 
 
 def test_a_prior_and_a_likelihood_are_named_as_their_classes_are(tmp_path):
-    options = {"task": None, "ignore": [], "categorical": [], "drop_missing": False, "test_share": 0.2, "hidden": None}
     data = penguins(tmp_path / "data.csv")
-    rows = Rows.read(data, ["species"], likelihood="Noisy-Categorical", prior="SpikeAndSlab", seed=0, **options)
+    rows = Rows.read(data, ["species"], likelihood="Noisy-Categorical", prior="SpikeAndSlab")
     assert type(rows.model.prior) is tb.priors.SpikeAndSlab
     assert type(rows.model.likelihood) is tb.likelihoods.NoisyCategorical
     assert rows.model.likelihood.classes == 2

@@ -21,6 +21,6 @@ def test_small_and_large_arguments_have_the_same_answer_by_two_programs():
 
 
 def test_it_may_be_called_within_a_program_and_differentiated():
-    slope = jax.jit(jax.grad(lambda x: _curve(x, 2.0)))(jnp.ones(3))
-    np.testing.assert_allclose(slope, np.sin(2.0) * np.ones(3), rtol=1e-5)
+    gradient = jax.jit(jax.grad(lambda x: _curve(x, 2.0)))(jnp.ones(3))
+    np.testing.assert_allclose(gradient, np.sin(2.0) * np.ones(3), rtol=1e-5)
     assert jax.eval_shape(_curve, jnp.ones(3), 2.0).shape == ()

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 from scipy import stats
 
-from tunbridge.core.positive import sum_log
 from tunbridge.core.random import normal
 
 SINGLE = jnp.dtype("float32")
@@ -34,12 +33,3 @@ def test_numbers_of_different_keys_are_independent():
 def test_double_precision_is_jaxs(x64):
     key = jax.random.key(0)
     np.testing.assert_array_equal(normal(key, (5,), jnp.dtype("float64")), jax.random.normal(key, (5,)))
-
-
-def test_a_sum_of_logarithms_is_exact_at_every_size():
-    rng = np.random.default_rng(0)
-    for num in (1, 31, 32, 1000):
-        y = np.exp(rng.uniform(-80, 80, size=num)).astype(np.float32)
-        value, gradient = jax.jit(jax.value_and_grad(sum_log))(y)
-        np.testing.assert_allclose(value, np.log(y.astype(np.float64)).sum(), rtol=1e-5, atol=1e-4)
-        np.testing.assert_allclose(gradient, 1 / y, rtol=1e-6)

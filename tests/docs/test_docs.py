@@ -78,6 +78,19 @@ def test_every_public_thing_has_a_docstring():
     assert missing == []
 
 
+def test_sphinx_reads_no_first_line_of_a_property_as_its_type():
+    """It takes what stands before a colon in the first line, roles and literals apart, for the property's type."""
+    typed = [
+        f"{name}.{label}"
+        for name, thing in _public()
+        if inspect.isclass(thing)
+        for label, part in vars(thing).items()
+        if not label.startswith("_") and isinstance(part, property)
+        if ":" in re.sub(r"``.*?``|:\w+:`.*?`", "", inspect.getdoc(part).splitlines()[0])
+    ]
+    assert typed == []
+
+
 def test_every_public_name_is_in_the_reference():
     written = "".join(path.read_text() for path in (ROOT / "docs").glob("api/*.md"))
     for name in tb.__all__:

@@ -8,7 +8,7 @@ import pytest
 from flax import nnx
 
 import tunbridge as tb
-from model.networks.test_reading import Convolutional
+from model.networks.programs.test_reading import Convolutional
 from toys import labelled, table
 from tunbridge.inference.point import masks
 

@@ -146,7 +146,6 @@ def test_damaged_tables_are_read_or_refused_in_a_sentence(times, tmp_path):
     latin = "café,bär,species\n" + "".join(f"{i},{i * 7 % 5}.5,{i % 2}\n" for i in range(30))
     texts = [whole.encode(), whole.encode("latin-1"), whole.encode("utf-16"), latin.encode("latin-1")]
     rng, read = random.Random(5), 0
-    options = {"task": None, "likelihood": None, "prior": "normal", "ignore": [], "categorical": [], "hidden": None}
     for number in range(times):
         data = texts[number % len(texts)]
         for _ in range(rng.randrange(4)):
@@ -154,6 +153,6 @@ def test_damaged_tables_are_read_or_refused_in_a_sentence(times, tmp_path):
         path = tmp_path / "x.csv"
         path.write_bytes(data)
         with contextlib.suppress(tb.TunbridgeError):
-            Rows.read(path, ["species"], drop_missing=rng.random() < 0.5, test_share=0.2, seed=0, **options)
+            Rows.read(path, ["species"], drop_missing=rng.random() < 0.5)
             read += 1
     assert times // 8 < read < times

@@ -70,8 +70,8 @@ def test_the_first_step_size_follows_the_units_of_the_data(size):
     """Curvature of a linear model's log density by differences, against its eigenvalue, whatever the units of x."""
     x = np.asarray(table(60).x) * size
     hessian = x.T @ x / 0.1**2 + np.eye(3)
-    slope = lambda w: -jnp.asarray(hessian, jnp.float32) @ w  # noqa: E731
-    found = scales.curvature(jax.random.key(0), slope, jnp.ones(3), jnp.ones(3))
+    gradient = lambda w: -jnp.asarray(hessian, jnp.float32) @ w  # noqa: E731
+    found = scales.curvature(jax.random.key(0), gradient, jnp.ones(3), jnp.ones(3))
     np.testing.assert_allclose(found, np.linalg.eigvalsh(hessian).max(), rtol=0.05)
 
 

@@ -36,7 +36,7 @@ def test_batches_of_an_epoch_average_to_the_whole_data(key, x64):
     params, target = jax.jit(bound.sample_params)(key, rows.x), tb.Target(bound, 40.0)
     source = Minibatches(rows, 8)
     cursor = source.start(key, jnp.int32(0))
-    values, slopes = [], []
+    values, gradients = [], []
 
     @jax.jit
     def follow(cursor, t):
@@ -44,12 +44,12 @@ def test_batches_of_an_epoch_average_to_the_whole_data(key, x64):
         return cursor, *jax.value_and_grad(target.log_likelihood)(params, source.batch(cursor, t))
 
     for t in range(5):
-        cursor, value, slope = follow(cursor, jnp.int32(t))
+        cursor, value, gradient = follow(cursor, jnp.int32(t))
         values.append(value)
-        slopes.append(ravel(slope))
-    whole, slope = jax.jit(jax.value_and_grad(target.log_likelihood))(params, rows)
+        gradients.append(ravel(gradient))
+    whole, gradient = jax.jit(jax.value_and_grad(target.log_likelihood))(params, rows)
     assert float(np.mean(values)) == pytest.approx(float(whole), rel=1e-10)
-    np.testing.assert_allclose(np.mean(slopes, axis=0), ravel(slope), rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(np.mean(gradients, axis=0), ravel(gradient), rtol=1e-8, atol=1e-8)
 
 
 def test_temperature_divides_likelihood_and_prior(key):

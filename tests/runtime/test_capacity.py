@@ -40,11 +40,11 @@ def test_the_log_density_and_its_gradient_do_not_see_rows_that_fill_up(x64):
     assert full.capacity == 32
     assert full.num == 21
     for rows in (data, full):
-        value, slope = jax.jit(jax.value_and_grad(target.log_density))(params, rows)
+        value, gradient = jax.jit(jax.value_and_grad(target.log_density))(params, rows)
         if rows is data:
-            known = value, slope
+            known = value, gradient
     np.testing.assert_allclose(value, known[0], rtol=1e-12)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), slope, known[1])
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12), gradient, known[1])
 
 
 @pytest.mark.parametrize("num", [20, 37, 64])
@@ -77,7 +77,7 @@ def test_the_halves_of_a_batch_that_has_room_average_to_its_gradient(num, x64):
     bound, data = model().bind(table(num))
     target, full = tb.Target(bound, float(num)), data.padded()
     position = 0.1 * jnp.arange(float(5 * 3 + 5 + 5 + 1))
-    whole = jax.jit(lambda position: Plain().slope(target, (), position, full))(position)
+    whole = jax.jit(lambda position: Plain().estimate(target, (), position, full))(position)
     halves = jax.jit(lambda position: tuning.halves(target, Plain(), (), position, full))(position)
     np.testing.assert_allclose(np.mean(halves.gradient, axis=0), whole.gradient, rtol=1e-9)
 

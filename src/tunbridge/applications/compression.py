@@ -14,7 +14,8 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_table
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace.gaussian import StructuredGaussian
-from tunbridge.inference.posteriors import LowRankGaussian, Point, Posterior
+from tunbridge.inference.point.lowrank import LowRankGaussian
+from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.inference.pruned import Pruned
 from tunbridge.inference.standardised import Standardised
 from tunbridge.inference.vi.posterior import VariationalGaussian

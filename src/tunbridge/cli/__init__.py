@@ -50,7 +50,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; exit with code 2 after a wrong call, 130 after an interrupt, 1 after any other failure.
+    """Run the command line; exit with code 2 after a usage error, 130 after an interrupt, 1 after any other failure.
 
     Every error is printed as one sentence. Compiled programs are cached on disk for the next call; see
     `tunbridge.runtime.programs`.

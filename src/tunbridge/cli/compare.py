@@ -1,7 +1,6 @@
 """`tunbridge compare`."""
 
 import shlex
-import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -36,14 +35,10 @@ def compare(
     quiet: options.Quiet = False,
 ) -> None:
     """Fit several methods to the same training rows, score them on the same test rows, and write a report."""
-    from tunbridge.cli.rundir import RunDir
-    from tunbridge.datasets.table import check_readable
+    from tunbridge.cli.rundir import opened
     from tunbridge.runtime import programs
 
-    folder = RunDir(out, context)
-    check_readable(data)
-    folder.check(overwrite)
-    options.check_seconds(seconds)
+    folder = opened(out, context, data, overwrite, seconds)
     programs.settle_order()
 
     from tunbridge.bench.comparing.compare import named
@@ -80,7 +75,7 @@ def compare(
         folder.finish(rows.report(f"{', '.join(target)} by {len(comparison.rows)} methods", comparison, seed, command))
     print(to_text(comparison.rows).rstrip())
     print(to_text(comparison.costs).rstrip())
-    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(comparison), *comparison.sentences)))
+    print(rows.summary(comparison))
     if command:
         print(f"To fit it: {command}")
     print(f"Report: {folder.report}")

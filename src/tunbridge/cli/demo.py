@@ -1,7 +1,6 @@
 """`tunbridge demo`."""
 
 import shlex
-import textwrap
 from pathlib import Path
 from typing import Annotated
 
@@ -42,29 +41,10 @@ def demo(
     folder.check(overwrite, [data.name])
     with folder.writing(overwrite, [data.name]):
         tables.write(as_table(_TABLE), data)
-        rows = Rows.read(
-            data,
-            [_TARGET],
-            task=None,
-            likelihood=None,
-            prior="normal",
-            ignore=[],
-            categorical=[],
-            drop_missing=False,
-            test_share=_SHARE,
-            hidden=None,
-            seed=seed,
-        )
+        rows = Rows.read(data, [_TARGET], test_share=_SHARE, seed=seed)
         if not quiet:
             print(f"1. {_TARGET.capitalize()} of {rows.table.num_rows} wines from their other measurements.")
-        comparison = rows.judge(
-            named(_ON_TABLE),
-            baselines=False,
-            seed=seed,
-            seconds=None,
-            checkpoint=folder.checkpoint,
-            progress=not quiet,
-        )
+        comparison = rows.judge(named(_ON_TABLE), seed=seed, checkpoint=folder.checkpoint, progress=not quiet)
         print(to_text(comparison.rows).rstrip())
         if not quiet:
             print("2. A curve with a gap in its data, whose posterior is known from long chains of NUTS.")
@@ -74,7 +54,6 @@ def demo(
         words = ["tunbridge", "fit", str(data), "--target", _TARGET, "--test-share", str(_SHARE), "--seed", str(seed)]
         command = shlex.join([*words, "--method", method]) if method else ""
         folder.finish(rows.report(f"{_TARGET} of wines", comparison, seed, command, gap_section(gap)))
-    sentences = (rows.verdict(comparison), *comparison.sentences, *gap.sentences)
-    print("\n".join(textwrap.fill(sentence, 118) for sentence in sentences))
+    print(rows.summary(comparison, *gap.sentences))
     print(f"To fit it: {command}" if command else "No method is recommended.")
     print(f"Report: {folder.report.resolve()}")

@@ -1,8 +1,7 @@
 """`tunbridge fit`."""
 
-import textwrap
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,15 +30,11 @@ def fit(
     quiet: options.Quiet = False,
 ) -> None:
     """Fit a Bayesian neural network to a table; write its posterior and a report."""
-    from tunbridge.cli.rundir import RunDir
+    from tunbridge.cli.rundir import opened
     from tunbridge.core.names import METHODS
-    from tunbridge.datasets.table import check_readable
     from tunbridge.runtime import programs
 
-    folder = RunDir(out, context)
-    check_readable(data)
-    folder.check(overwrite)
-    options.check_seconds(seconds)
+    folder = opened(out, context, data, overwrite, seconds)
     METHODS.place(method)
     programs.settle_order()
 
@@ -64,22 +59,12 @@ def fit(
     chosen = METHODS[method]()
     with folder.writing(overwrite):
         comparison = rows.judge(
-            {method: chosen},
-            baselines=False,
-            seed=seed,
-            seconds=seconds,
-            checkpoint=folder.checkpoint,
-            progress=not quiet,
+            {method: chosen}, seed=seed, checkpoint=folder.checkpoint, progress=not quiet, seconds=seconds
         )
-        facts = {
-            "encoding": rows.encoding.to_json(),
-            "scores": plain(comparison.rows),
-            "read": rows.said(),
-            "seed": seed,
-        }
-        facts["conventions"] = rows.conventions.to_json()
+        facts: dict[str, Any] = {"encoding": rows.encoding.to_json(), "conventions": rows.conventions.to_json()}
+        facts |= {"scores": plain(comparison.rows), "read": rows.said(), "seed": seed}
         page = rows.report(f"{', '.join(target)} by {method}", comparison, seed)
         folder.finish(page, comparison.posteriors[method], facts)
     print(to_text(comparison.rows).rstrip())
-    print("\n".join(textwrap.fill(sentence, 118) for sentence in (rows.verdict(comparison), *comparison.sentences)))
+    print(rows.summary(comparison))
     print(f"Posterior: {out}  Report: {folder.report}")

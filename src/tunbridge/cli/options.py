@@ -13,7 +13,7 @@ DataFile = Annotated[Path, typer.Argument(help="a .csv, .tsv or .parquet file wi
 Target = Annotated[list[str], typer.Option("--target", "-t", help="column to predict; repeat for several")]
 TaskOption = Annotated[
     Task | None,
-    typer.Option(help="kind of target (default: text, two values and codes 0, 1, ... are classes)"),
+    typer.Option(help="default: classification if the target is text, two values or codes 0, 1, ..."),
 ]
 LikelihoodOption = Annotated[
     str | None,

@@ -16,7 +16,7 @@ def predict(
         Path | None,
         typer.Option("--out", "-o", help="write to this .csv, .tsv or .parquet file (default: standard output)"),
     ] = None,
-    mass: Annotated[float, typer.Option(help="probability mass of the intervals")] = 0.9,
+    mass: Annotated[float, typer.Option(help="probability that the prediction intervals contain")] = 0.9,
     drop_missing: options.DropMissing = False,
     overwrite: options.OverwriteFile = False,
 ) -> None:

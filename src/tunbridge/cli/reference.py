@@ -66,8 +66,6 @@ def reference(
             Path(name),
             target,
             task=task,
-            likelihood=None,
-            prior="normal",
             ignore=ignore,
             categorical=categorical,
             drop_missing=drop_missing,
@@ -75,9 +73,9 @@ def reference(
             hidden=hidden,
             seed=seed,
         )
+        inputs, _ = rows.part(rows.test)
         if not quiet:
             print("\n".join(rows.said()))
-        inputs, _ = rows.part(rows.test)
         recipe = of_table(*rows.part(rows.train), inputs, rows.model, run=run, key=jax.random.key(seed))
     elif name in RECIPES:
         recipe = RECIPES[name]()

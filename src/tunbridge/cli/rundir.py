@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from tunbridge.cli.options import check_folder
+from tunbridge.cli.options import check_folder, check_seconds
 from tunbridge.core import files
 from tunbridge.core.errors import InputError, LoadError
 
@@ -186,3 +186,14 @@ def _asked(context: typer.Context) -> dict[str, Any]:
     """Return a command's name with the options that decide what it computes."""
     options = {name: value for name, value in context.params.items() if name not in _INDIFFERENT}
     return json.loads(json.dumps({"command": context.info_name, **options}, default=str))
+
+
+def opened(out: Path, context: typer.Context, data: Path, overwrite: bool, seconds: float | None) -> RunDir:
+    """Return the folder of a run; InputError for all that can be known before the table is read."""
+    from tunbridge.datasets.table import check_readable
+
+    folder = RunDir(out, context)
+    check_readable(data)
+    folder.check(overwrite)
+    check_seconds(seconds)
+    return folder

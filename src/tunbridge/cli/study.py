@@ -1,6 +1,8 @@
 """Read a table into training and test rows, and report on a comparison: shared by `fit`, `compare` and others."""
 
 import dataclasses
+import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,15 +55,15 @@ class Rows:
         path: Path,
         targets: list[str],
         *,
-        task: Task | None,
-        likelihood: str | None,
-        prior: str,
-        ignore: list[str],
-        categorical: list[str],
-        drop_missing: bool,
-        test_share: float,
-        hidden: str | None,
-        seed: int,
+        task: Task | None = None,
+        likelihood: str | None = None,
+        prior: str = "normal",
+        ignore: Sequence[str] = (),
+        categorical: Sequence[str] = (),
+        drop_missing: bool = False,
+        test_share: float = 0.2,
+        hidden: str | None = None,
+        seed: int = 0,
     ) -> "Rows":
         """Read and check a table, and split it at random."""
         family = None if likelihood is None else defaults.named_likelihood(likelihood)
@@ -109,11 +111,11 @@ class Rows:
         self,
         methods: dict[str, Method],
         *,
-        baselines: bool,
         seed: int,
-        seconds: float | None,
         checkpoint: Path,
         progress: bool,
+        baselines: bool = False,
+        seconds: float | None = None,
     ) -> Comparison:
         """Fit each method to the training rows, and score it on the test rows."""
         train, test, key = self.part(self.train), self.part(self.test), jax.random.key(seed)
@@ -132,6 +134,11 @@ class Rows:
     def verdict(self, comparison: Comparison) -> str:
         """Return the verdict of the test rows on the recommended method, or on the only one."""
         return comparison.verdict(None, [target.name for target in self.encoding.targets], self.encoding.classes)
+
+    def summary(self, comparison: Comparison, *sentences: str) -> str:
+        """Return the verdict and the comparison's sentences, and others that follow, for the terminal."""
+        told = (self.verdict(comparison), *comparison.sentences, *sentences)
+        return "\n".join(textwrap.fill(sentence, 118) for sentence in told)
 
     def report(self, title: str, comparison: Comparison, seed: int, command: str = "", *sections: Section) -> str:
         """Return the HTML report of a comparison on these rows; `command` fits the recommended method."""

@@ -80,7 +80,7 @@ class Data(Module):
 
     @property
     def weights(self) -> Array:
-        """How many times each row counts, (capacity,): ones where no weight was given."""
+        """How many times each row counts, (capacity,); ones where no weight was given."""
         return jnp.ones(self.capacity) if self.weight is None else self.weight
 
     def padded(self, masked: bool = True) -> "Data":

@@ -122,12 +122,12 @@ class Table(Mapping[str, Any]):
 
     @property
     def places(self) -> dict[str, str]:
-        """All names mapped to "module:Class": Tunbridge's own, those of installed packages and registered ones."""
+        """All names mapped to ``"module:Class"``, those of installed packages and registered ones included."""
         return self.own | self.brought
 
     @property
     def brought(self) -> dict[str, str]:
-        """Names of installed packages and registered ones, mapped to "module:Class"; a taken name is left out."""
+        """Names of installed packages and registered ones, mapped to ``"module:Class"``; a taken name is left out."""
         return _installed(self._kind, frozenset(self.own)) | self._registered
 
     def register(self, name: str, cls: type | str) -> None:

@@ -219,7 +219,7 @@ class Predictive(Protocol):
 
     @property
     def discrete(self) -> bool:
-        """Whether y are ordered whole numbers: counts, or indices of ordered classes."""
+        """Whether y are ordered whole numbers, either counts or indices of ordered classes."""
         ...
 
     @property
@@ -229,7 +229,7 @@ class Predictive(Protocol):
 
     @property
     def variance(self) -> Array:
-        """Variance of y, (points, outputs): the same as `total`."""
+        """Variance of y, (points, outputs), the same as `total`."""
         ...
 
     @property
@@ -239,7 +239,7 @@ class Predictive(Protocol):
 
     @property
     def mode(self) -> Array:
-        """The most probable value: (points, outputs), or classes (points,)."""
+        """The most probable value, (points, outputs), or classes (points,)."""
         ...
 
     @property
@@ -249,12 +249,12 @@ class Predictive(Protocol):
 
     @property
     def entropy(self) -> Array:
-        """Entropy of y in nats: (points, outputs), or (points,) for classes."""
+        """Entropy of y in nats, (points, outputs), or (points,) for classes."""
         ...
 
     @property
     def total(self) -> Array:
-        """Total uncertainty: aleatoric + epistemic."""
+        """Total uncertainty, aleatoric + epistemic."""
         ...
 
     @property

@@ -59,7 +59,7 @@ class Column:
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """Names of the encoded features: one per level, or a single one for a numeric column or two levels."""
+        """Names of the encoded features, one per level, or a single one for a numeric column or two levels."""
         if len(self.levels) < 3:
             return (f"{self.name}={self.levels[-1]}",) if self.levels else (self.name,)
         return tuple(f"{self.name}={level}" for level in self.levels)

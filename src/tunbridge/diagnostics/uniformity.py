@@ -125,7 +125,7 @@ class Calibration(tables.Table):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """One row per quantity: p-value, mean rank (1/2 if unbiased), spread of ranks (1 if right), number of draws.
+        """Each quantity's p-value, mean rank (1/2 if unbiased), spread of ranks (1 if right) and number of draws.
 
         A spread above 1 means that the draws are too narrow, one below 1 that they are too wide.
         """

@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,10 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_data
 from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params, PyTree
+from tunbridge.inference.chains import Chains
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
+from tunbridge.inference.recorded import Recorded
 from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
 from tunbridge.runtime import programs
@@ -34,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 class Method(Module):
     """A way to turn a model and data into a posterior. Its fields are its hyperparameters."""
+
+    promises: ClassVar[Promises] = {}
+    """What the method promises on the exact problems, as `tunbridge.bench.PROMISES` lists it."""
 
     @abc.abstractmethod
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
@@ -112,7 +118,7 @@ class Iterative(Method):
     @property
     @abc.abstractmethod
     def duration(self) -> Run | Train:
-        """How long the method runs: its field `run`, a `Run` of chains, or `train`, a `Train` of training steps."""
+        """How long the method runs, its field `run`, a `Run` of chains, or `train`, a `Train` of training steps."""
 
     @property
     @abc.abstractmethod
@@ -130,7 +136,10 @@ class Iterative(Method):
         return dataclasses.replace(self, **fields)
 
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """Number of per-row gradients that the steps of a fit took; NaN if a step's number is not known."""
+        """Number of per-row gradients that a fit took: as counted at each kept draw, else by step; NaN if not known."""
+        stats = posterior.stats if isinstance(posterior, Chains | Recorded) else {}
+        if "gradients" in stats:
+            return float(steps * rows * np.mean(stats["gradients"]))
         each = self.gradients_per_step
         return float("nan") if each is None else float(steps * each * min(self.batch_size(rows) or rows, rows))
 
@@ -148,7 +157,7 @@ class Iterative(Method):
 
     @property
     def stepper(self) -> "Iterative":
-        """The method whose `step`, `pause` and `keep` the loop calls: itself, or one whose compiled program fits."""
+        """The method whose `step`, `pause` and `keep` the loop calls, itself or one whose compiled program fits."""
         return self
 
     @property

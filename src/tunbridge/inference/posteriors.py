@@ -1,4 +1,4 @@
-"""Posteriors: points, draws, Gaussians and mixtures. Each holds its model and its own key."""
+"""Posteriors: what all of them do, points and draws. Each holds its model and its own key."""
 
 import abc
 import os
@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
 from tunbridge.core import keys, tables, tree
 from tunbridge.core.compiling import once
@@ -202,6 +201,12 @@ class Posterior(Module):
         store.save(self, path)
 
 
+@once
+def _noise(likelihood: Likelihood, draw_keys: Key) -> PyTree:
+    """A draw of the noise for each key."""
+    return jax.vmap(likelihood.sample_noise)(draw_keys)
+
+
 def _answer(state: tuple[Network, Likelihood, PyTree, PyTree], x: Array) -> Parts:
     network, likelihood, weights, noise = state
     return parts(likelihood, forward(network, weights, x), noise)
@@ -284,106 +289,3 @@ class Draws(Posterior):
             raise InputError(f"num from 1 to the {self.num} draws kept", f"{num}", "Ask for fewer, or sample more.")
         chosen = np.linspace(0, self.num - 1, num).round().astype(int)
         return jax.tree.map(lambda leaf: on_host(lambda many: many[chosen], leaf), self.params)
-
-
-class LowRankGaussian(Posterior):
-    r"""Normal weights :math:`N(\bar w, \text{diag}(v) + F^\top F)`; noise and scales at one value."""
-
-    mean: Params
-    variance: PyTree
-    """v, of the shape of the weights."""
-    factors: PyTree
-    """The rows of F, (rank, ...)."""
-
-    @checked
-    @programs.unforked
-    def sample(self, key: Key, num: Count) -> Params:
-        r"""Draw :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
-        return _low_rank_draws(self.mean, self.variance, self.factors, keys.split(key, num))
-
-    def components(self, key: Key, num: int | None) -> Params:
-        """Return `num` draws, by default 100."""
-        return self.sample(key, DRAWS if num is None else num)
-
-
-@once
-def _low_rank_draws(mean: Params, variance: PyTree, rows: PyTree, draw_keys: Key) -> Params:
-    weights, unravel = ravel_pytree(mean.weights)
-    scale = jnp.sqrt(ravel_pytree(variance)[0])
-    factors = jax.vmap(lambda row: ravel_pytree(row)[0])(rows)
-
-    def draw(key_draw: Key) -> Params:
-        key_diagonal, key_rank = jax.random.split(key_draw)
-        z_1 = jax.random.normal(key_diagonal, scale.shape, scale.dtype)
-        z_2 = jax.random.normal(key_rank, factors.shape[:1], factors.dtype)
-        return mean._replace(weights=unravel(weights + scale * z_1 + z_2 @ factors))
-
-    return jax.vmap(draw)(draw_keys)
-
-
-@once
-def _noise(likelihood: Likelihood, draw_keys: Key) -> PyTree:
-    """A draw of the noise for each key."""
-    return jax.vmap(likelihood.sample_noise)(draw_keys)
-
-
-class Mixture(Posterior):
-    """Several posteriors of one model, equally weighted."""
-
-    members: tuple[Posterior, ...]
-
-    @checked
-    @programs.unforked
-    def sample(self, key: Key, num: Count) -> Params:
-        """Draw `num` parameters, each from a member chosen at random."""
-        key_member, *keys = jax.random.split(key, 1 + len(self.members))
-        chosen = jax.random.randint(key_member, (num,), 0, len(self.members))
-        drawn = [member.sample(k, num) for member, k in zip(self.members, keys, strict=True)]
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves)[chosen, jnp.arange(num)], *drawn)
-
-    def starts(self, key: Key, num: int) -> Params:
-        """Return starting points of `num` chains, taken from the members in turn."""
-        start_keys = keys.split(key, num)
-        starts = [self.members[i % len(self.members)].starts(keys.one(start_keys, i), 1) for i in range(num)]
-        return jax.tree.map(lambda *leaves: on_host(_joined, *leaves), *starts)
-
-    def components(self, key: Key, num: int | None) -> Params:
-        """Return the components of all members; with `num`, that many in all, equally many per member."""
-        each = self._each(num)
-        parts = [member.components(k, each) for member, k in zip(self.members, self._keys(key), strict=True)]
-        return jax.tree.map(lambda *leaves: on_host(_joined, *leaves), *parts)
-
-    def _keys(self, key: Key) -> list[Key]:
-        member_keys = keys.split(key, len(self.members))
-        return [keys.one(member_keys, i) for i in range(len(self.members))]
-
-    @property
-    def linear(self) -> bool:
-        """Whether any member linearises the network."""
-        return any(member.linear for member in self.members)
-
-    def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:
-        """Return the outputs at x of all members' networks, linearised for the members that are linear."""
-        if not self.linear:
-            return super().pushed(x, key, num)
-        each = self._each(num)
-        return Outputs.join(
-            [member.pushed(x, k, each) for member, k in zip(self.members, self._keys(key), strict=True)]
-        )
-
-    def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
-        """As `Posterior.prepared`; InputError if a member is linear."""
-        if self.linear:
-            raise InputError("members that are networks", "linearised ones", "Compile one member by itself.")
-        return super().prepared()
-
-    def _each(self, num: int | None) -> int | None:
-        each, remainder = (None, 0) if num is None else divmod(num, len(self.members))
-        if remainder or each == 0:
-            raise InputError(f"num as a multiple of the {len(self.members)} members", f"{num}", "Change num.")
-        return each
-
-
-def _joined(*parts: np.ndarray) -> np.ndarray:
-    """Arrays concatenated along the first axis."""
-    return np.concatenate(parts)

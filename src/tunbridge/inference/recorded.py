@@ -45,7 +45,7 @@ class Recorded(Weightless):
 
     @property
     def refusal(self) -> InputError:
-        """The error raised when weights are asked for: they were not kept."""
+        """The error raised when weights, which were not kept, are asked for."""
         return InputError("a posterior that kept weights", "one of Run(keep=x)", "Leave keep= out to keep weights.")
 
     @property

@@ -1,4 +1,4 @@
-"""The base class of samplers: all unknowns in one vector, chains started from the prior, draws kept in order."""
+"""Chains of a sampler: all unknowns in one vector, what is kept of them, and the posterior of their draws."""
 
 import warnings
 from collections.abc import Callable
@@ -15,7 +15,6 @@ from tunbridge.core.tree import by_shape, unravel
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.chains import Chains
-from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.recorded import Recorded
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run, Trace
@@ -66,8 +65,59 @@ def log_density(target: Target, batch: Data) -> Callable[[Array], Scalar]:
     return lambda position: target.log_density(unravel(like, position), batch)
 
 
+def check_kept(run: Run, model: Model) -> None:
+    """Raise InputError for inputs in `Run.keep` that do not fit the model."""
+    if run.keep is not None:
+        model.check_inputs(jax.eval_shape(model.network.init, jax.random.key(0), model.example()), run.keep)
+
+
+def kept(run: Run, target: Target, position: Array) -> PyTree:
+    """Return what a chain stores: its position, or with `Run.keep` the outputs at its inputs and the noise."""
+    if run.keep is None:
+        return position
+    params = unravel(shapes(target.model), position)
+    return target.model.outputs(params, run.keep), params.noise
+
+
+def joined(
+    run: Run, model: Model, data: Data, traces: list[Trace], key: Key, notes: tuple[str, ...]
+) -> Chains | Recorded:
+    """Return the draws of all chains, cut to the shortest; warns if there are reasons to doubt them."""
+    num = min(len(jax.tree.leaves(trace.kept)[0]) for trace in traces)
+    if num == 0:
+        raise InputError(
+            "a run that reaches its first draw",
+            f"one that was stopped after {traces[0].step} steps of warm-up",
+            "Give it more time, or resume it from its checkpoint.",
+        )
+    draws = jax.tree.map(
+        lambda *leaves: np.stack([np.asarray(leaf)[:num] for leaf in leaves]), *(t.kept for t in traces)
+    )
+    stats = {
+        name: np.stack([np.asarray(getattr(trace.info, name))[:num] for trace in traces])
+        for name in traces[0].info._fields
+        if name != "result"
+    }
+    known = jax.device_put({name: values for name, values in stats.items() if not np.isnan(values).all()})
+    if num < run.draws:
+        notes += (f"Stopped after {num} of {run.draws} draws per chain.",)
+    if run.keep is not None:
+        outputs, noise = jax.device_put(draws)
+        posterior: Chains | Recorded = Recorded(model, key, jnp.asarray(run.keep), outputs, noise, known, notes=notes)
+    else:
+        rows = np.unique(np.linspace(0, data.num - 1, min(data.num, _INPUTS)).round().astype(int))
+        params, inputs = jax.device_put((unravel(shapes(model), draws), np.asarray(data.x)[rows]))
+        posterior = Chains(model, key, params, known, inputs, notes=notes)
+    if doubts := posterior.doubts():
+        warnings.warn(" ".join(doubts), ConvergenceWarning, stacklevel=5)
+    return posterior
+
+
 class Sampler(Iterative):
-    """A method whose steps leave the posterior invariant. Its state has a `position`: all unknowns in one vector."""
+    """A method whose steps leave the posterior of all rows invariant.
+
+    Its state has a `position`: all unknowns in one vector.
+    """
 
     run: Run = Run()
 
@@ -76,68 +126,25 @@ class Sampler(Iterative):
         """The chains, warm-up and draws of a run."""
         return self.run
 
-    def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
-        """Number of per-row gradients, the mean over kept draws standing for every step; NaN if not counted."""
-        stats = posterior.stats if isinstance(posterior, Chains | Recorded) else {}
-        return float(steps * rows * np.mean(stats["gradients"])) if "gradients" in stats else float("nan")
-
     def start(self, key: Key, target: Target, batch: Data) -> Params:
         """Return a draw from the prior."""
         return target.model.sample_params(key, batch.x)
 
-    @property
-    def subsamples(self) -> bool:
-        """Whether steps may use minibatches."""
-        return False
-
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
-        """Raise InputError for minibatches if steps need all rows, and for inputs in `Run.keep` that do not fit."""
-        if not self.subsamples and (self.run.batch_size is not None or isinstance(data, Stream)):
+        """Raise InputError for minibatches, and for inputs in `Run.keep` that do not fit."""
+        if self.run.batch_size is not None or isinstance(data, Stream):
             got = "a stream of batches" if isinstance(data, Stream) else f"batch_size={self.run.batch_size}"
             expected = "all rows at every step, which this sampler needs to be exact"
             raise InputError(expected, got, "Leave batch_size out, and pass tb.Data; or use tb.SGHMC().")
-        if self.run.keep is not None:
-            model.check_inputs(jax.eval_shape(model.network.init, jax.random.key(0), model.example()), self.run.keep)
+        check_kept(self.run, model)
 
     def keep(self, target: Target, state: PyTree) -> PyTree:
-        """Return the position; with `Run.keep`, the outputs at its inputs and the noise instead."""
-        if self.run.keep is None:
-            return state.position
-        params = unravel(shapes(target.model), state.position)
-        return target.model.outputs(params, self.run.keep), params.noise
+        """Return what the chain stores of its position."""
+        return kept(self.run, target, state.position)
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Chains | Recorded:
         """Return the draws of all chains, cut to the shortest; warns if there are reasons to doubt them."""
-        num = min(len(jax.tree.leaves(trace.kept)[0]) for trace in traces)
-        if num == 0:
-            raise InputError(
-                "a run that reaches its first draw",
-                f"one that was stopped after {traces[0].step} steps of warm-up",
-                "Give it more time, or resume it from its checkpoint.",
-            )
-        draws = jax.tree.map(
-            lambda *leaves: np.stack([np.asarray(leaf)[:num] for leaf in leaves]), *(t.kept for t in traces)
-        )
-        stats = {
-            name: np.stack([np.asarray(getattr(trace.info, name))[:num] for trace in traces])
-            for name in traces[0].info._fields
-            if name != "result"
-        }
-        known = jax.device_put({name: values for name, values in stats.items() if not np.isnan(values).all()})
-        notes = self.notes(traces)
-        if num < self.run.draws:
-            notes += (f"Stopped after {num} of {self.run.draws} draws per chain.",)
-        if self.run.keep is not None:
-            outputs, noise = jax.device_put(draws)
-            inputs = jnp.asarray(self.run.keep)
-            posterior: Chains | Recorded = Recorded(model, key, inputs, outputs, noise, known, notes=notes)
-        else:
-            rows = np.unique(np.linspace(0, data.num - 1, min(data.num, _INPUTS)).round().astype(int))
-            params, inputs = jax.device_put((unravel(shapes(model), draws), np.asarray(data.x)[rows]))
-            posterior = Chains(model, key, params, known, inputs, notes=notes)
-        if doubts := posterior.doubts():
-            warnings.warn(" ".join(doubts), ConvergenceWarning, stacklevel=4)
-        return posterior
+        return joined(self.run, model, data, traces, key, self.notes(traces))
 
     def notes(self, traces: list[Trace]) -> tuple[str, ...]:
         """Remarks on this run, for the reader."""

@@ -20,16 +20,16 @@ def prior_variance(key: Key, target: Target, batch: Data) -> Array:
     return ravel(prior_variances(key, target.model, batch.x))
 
 
-def curvature(key: Key, slope_of: Callable[[Array], Array], position: Array, variance: Array) -> Array:
+def curvature(key: Key, gradient_of: Callable[[Array], Array], position: Array, variance: Array) -> Array:
     r"""The largest absolute eigenvalue of :math:`S H S`, H the Hessian of the log density, S the diagonal of scales.
 
     By power iteration, with differences of gradients in place of products with H; 1 if it fails.
     """
-    scale, gradient, size = jnp.sqrt(variance), slope_of(position), 1e-3
+    scale, gradient, size = jnp.sqrt(variance), gradient_of(position), 1e-3
 
     def iterate(_, carry):
         direction, _ = carry
-        product = scale * (slope_of(position + size * scale * direction) - gradient) / size
+        product = scale * (gradient_of(position + size * scale * direction) - gradient) / size
         length = jnp.linalg.norm(product)
         return product / jnp.maximum(length, jnp.finfo(length.dtype).tiny), length
 

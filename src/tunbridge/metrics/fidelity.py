@@ -8,8 +8,8 @@ import numpy as np
 
 from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.errors import InputError
-from tunbridge.core.quadrature import panels
 from tunbridge.core.types import Key
+from tunbridge.metrics.quadrature import panels
 from tunbridge.metrics.targets import PredictiveOfClasses, PredictiveOfNumbers
 
 

@@ -5,7 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from tunbridge.core.declared import checked
-from tunbridge.core.quadrature import panels
+from tunbridge.metrics.quadrature import panels
 from tunbridge.metrics.targets import PredictiveDensity, PredictiveOfClasses, PredictiveOfNumbers, column, labels
 
 _TAIL = 1e-6

@@ -74,44 +74,44 @@ class TasksPredictive(MixturePredictive):
 
     @property
     def total(self) -> Any:
-        """Total uncertainty of each task by name: variances or nats."""
+        """Total uncertainty of each task by name, in variances or nats."""
         return {name: task.total for name, task in self.tasks.items()}
 
     @property
     def aleatoric(self) -> Any:
-        """Aleatoric uncertainty of each task by name: variances or nats."""
+        """Aleatoric uncertainty of each task by name, in variances or nats."""
         return {name: task.aleatoric for name, task in self.tasks.items()}
 
     @property
     def epistemic(self) -> Any:
-        """Epistemic uncertainty of each task by name: variances or nats."""
+        """Epistemic uncertainty of each task by name, in variances or nats."""
         return {name: task.epistemic for name, task in self.tasks.items()}
 
     @property
     def mean(self) -> Array:
-        """Raise InputError: only a single task has it; see `tasks`."""
+        """Refused with InputError, as only a single task has it; see `tasks`."""
         raise self._ask("a mean")
 
     @property
     def variance(self) -> Array:
-        """Raise InputError: only a single task has it; see `tasks`."""
+        """Refused with InputError, as only a single task has it; see `tasks`."""
         raise self._ask("a variance")
 
     @property
     def probs(self) -> Array:
-        """Raise InputError: only a single task has it; see `tasks`."""
+        """Refused with InputError, as only a single task has it; see `tasks`."""
         raise self._ask("class probabilities")
 
     def quantile(self, q: Any) -> Array:
-        """Raise InputError: only a single task has it; see `tasks`."""
+        """Refused with InputError, as only a single task has it; see `tasks`."""
         raise self._ask("quantiles")
 
     def cdf(self, y: Any) -> Array:
-        """Raise InputError: only a single task has it; see `tasks`."""
+        """Refused with InputError, as only a single task has it; see `tasks`."""
         raise self._ask("a distribution function")
 
     def cdfs(self, y: Any) -> Array:
-        """Raise InputError: only a single task has it; see `tasks`."""
+        """Refused with InputError, as only a single task has it; see `tasks`."""
         raise self._ask("a distribution function for each network")
 
     def log_prob(self, y: Any) -> Any:

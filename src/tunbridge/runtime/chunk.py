@@ -188,20 +188,11 @@ def begin_all(method: Any, target: Any, source: Any, own_keys: Key, params: Para
 
 
 @partial(jax.jit, static_argnums=0)
-def chunk_all(
-    stride: int,
-    method: Any,
-    target: Any,
-    source: Any,
-    own_keys: Key,
-    carry: Carry,
-    start: Array,
-    stop: Array,
-    plan: Plan,
-) -> tuple[Carry, PyTree]:
-    """`chunk` for several members at once."""
+def chunk_all(stride: int, *arguments: Any) -> tuple[Carry, PyTree]:
+    """`chunk` for several members at once: their keys and states have a leading axis."""
+    method, target, source, own_keys, carry, *steps = arguments
     chunk_of_member = partial(_chunk, own_keys.shape[0], stride, method, target, source)
-    return jax.vmap(chunk_of_member, in_axes=(0, 0, None, None, None))(own_keys, carry, start, stop, plan)
+    return jax.vmap(chunk_of_member, in_axes=(0, 0, None, None, None))(own_keys, carry, *steps)
 
 
 def traced(plan: Plan) -> Plan:

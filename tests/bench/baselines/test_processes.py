@@ -76,7 +76,7 @@ def test_few_inducing_points_bound_the_evidence_from_below(rows, exact):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", [ExactProcess, SparseProcess])
-def test_tuning_finds_a_larger_evidence_where_its_slope_vanishes(method, rows):
+def test_tuning_finds_a_larger_evidence_where_its_gradient_vanishes(method, rows):
     x, y, _ = rows
     found = method(kernel(3.0, 0.3), 1.0, restarts=1).fit(x, y, key=jax.random.key(0))
     given = method(kernel(3.0, 0.3), 1.0, tune=False).fit(x, y, key=jax.random.key(0))

@@ -75,15 +75,15 @@ def test_a_linear_bottleneck_of_unit_scale_changes_nothing():
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_kernels_have_slopes_where_inputs_coincide(activation):
+def test_kernels_have_derivatives_where_inputs_coincide(activation):
     """By central differences in the first layer's weights, at pairs of which some are equal."""
 
     def total(weight):
         return jnp.sum(WideKernel((activation,), (weight, 1.5), (0.2, 0.1))(X, X))
 
     both = jax.jit(jax.value_and_grad(total))
-    slope = (both(1.0 + 1e-5)[0] - both(1.0 - 1e-5)[0]) / 2e-5
-    np.testing.assert_allclose(both(1.0)[1], slope, rtol=1e-4)
+    derivative = (both(1.0 + 1e-5)[0] - both(1.0 - 1e-5)[0]) / 2e-5
+    np.testing.assert_allclose(both(1.0)[1], derivative, rtol=1e-4)
 
 
 def test_plain_scales_of_the_first_layer_count_the_features():

@@ -89,8 +89,8 @@ def test_marginals_of_one_weight_are_the_laws_they_mix_to(key, x64):
     ):
         error = 1e-9 if isinstance(prior, tb.priors.Laplace) else 0.05
         np.testing.assert_allclose(tb.priors.log_marginal(prior, w, key=key), law.logpdf(w), atol=error)
-        slope = (law.logpdf(w - 1e-5) - law.logpdf(w + 1e-5)) / 2e-5
-        np.testing.assert_allclose(tb.priors.influence(prior, w, key=key), slope, atol=max(10 * error, 1e-4))
+        derivative = (law.logpdf(w - 1e-5) - law.logpdf(w + 1e-5)) / 2e-5
+        np.testing.assert_allclose(tb.priors.influence(prior, w, key=key), derivative, atol=max(10 * error, 1e-4))
 
 
 def test_a_gallery_needs_a_kind_of_file_and_a_folder(tmp_path):

@@ -1,4 +1,4 @@
-"""The evidence: its slopes, its maximum, and what tuning by it does."""
+"""The evidence: its gradients, its maximum, and what tuning by it does."""
 
 import jax
 import jax.numpy as jnp
@@ -65,28 +65,28 @@ IMPOSSIBLE = {("corrected", "an input"), ("corrected", "student")}
         if case not in IMPOSSIBLE
     ],
 )
-def test_slopes_are_those_of_the_evidence_measured_afresh(structure, scales, x64):
+def test_gradients_are_those_of_the_evidence_measured_afresh(structure, scales, x64):
     """Finite differences of an approximation whose curvature is taken anew with other scales and noise."""
     local, kept = local_of(SCALES[scales]), STRUCTURES[structure]
     flat, back = ravel_pytree((local.params.scales, local.params.noise))
     evidence = evidence_of(local, kept)
-    slope = jax.jit(jax.grad(lambda u: evidence(*back(u))))(flat)
+    gradient = jax.jit(jax.grad(lambda u: evidence(*back(u))))(flat)
     step = 1e-4
     for i in range(len(flat)):
         plus, minus = (back(flat.at[i].add(sign * step)) for sign in (1, -1))
         values = [float(evidence_of(moved(local, *at), kept)(*at)) for at in (plus, minus)]
-        np.testing.assert_allclose(slope[i], (values[0] - values[1]) / (2 * step), rtol=2e-5, atol=1e-5)
+        np.testing.assert_allclose(gradient[i], (values[0] - values[1]) / (2 * step), rtol=2e-5, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_slopes_of_low_rank_are_those_of_its_own_evidence(x64):
+def test_gradients_of_low_rank_are_those_of_its_own_evidence(x64):
     local = local_of(SCALES["a layer"])
     flat, back = ravel_pytree((local.params.scales, local.params.noise))
     found = evidence_of(local, tb.structures.LowRank(4))
-    slope, step = jax.grad(lambda u: found(*back(u)))(flat), 1e-5
+    gradient, step = jax.grad(lambda u: found(*back(u)))(flat), 1e-5
     for i in range(len(flat)):
         plus, minus = (float(found(*back(flat.at[i].add(sign * step)))) for sign in (1, -1))
-        np.testing.assert_allclose(slope[i], (plus - minus) / (2 * step), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(gradient[i], (plus - minus) / (2 * step), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -44,8 +44,8 @@ def by_definition(local, data, reduce=None):
     @jax.jit
     def ask(w):
         f = local.model.network.apply(back(w), data.x)
-        slope = jax.jacobian(lambda w: local.model.network.apply(back(w), data.x))(w)
-        return slope, local.model.likelihood.hessian_root(f, data.y, ())
+        jacobian = jax.jacobian(lambda w: local.model.network.apply(back(w), data.x))(w)
+        return jacobian, local.model.likelihood.hessian_root(f, data.y, ())
 
     outputs, columns = map(np.asarray, ask(flat))
     rows = np.einsum("nod,nok->nkd", outputs, columns).reshape(-1, flat.size)
@@ -160,12 +160,12 @@ def test_factors_of_a_convolution_follow_their_definitions(sharing, x64):
     (part,), ((left, right, count),) = found.parts, found.sums
     patches = np.stack([x[:, t : t + 3].transpose(0, 2, 1).reshape(15, -1) for t in range(4)], axis=1)  # (n, t, c k)
     patches = np.concatenate([patches, np.ones((15, 4, 1))], axis=2)
-    slopes = np.broadcast_to(np.eye(2)[None, None] / 4 / 0.5, (15, 4, 2, 2))  # of the mean, a position: (n, t, k, o)
+    gradients = np.broadcast_to(np.eye(2)[None, None] / 4 / 0.5, (15, 4, 2, 2))  # of the mean, a position: (n, t, k, o)
     if sharing == "reduce":
-        patches, slopes = patches.mean(1, keepdims=True), slopes.sum(1, keepdims=True)
+        patches, gradients = patches.mean(1, keepdims=True), gradients.sum(1, keepdims=True)
     rounding = {"rtol": 1e-10} if sharing == "expand" else {"rtol": 1e-5, "atol": 1e-6}  # means over positions round
     np.testing.assert_allclose(left, np.einsum("nti,ntj->ij", patches, patches), **rounding)
-    np.testing.assert_allclose(right, np.einsum("ntko,ntkp->op", slopes, slopes), rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(right, np.einsum("ntko,ntkp->op", gradients, gradients), rtol=1e-10, atol=1e-12)
     assert count == 15 * patches.shape[1]
     if sharing == "reduce":  # exact where outputs are a mean over positions
         whole = by_definition(local, data)[np.ix_(part.index.ravel(), part.index.ravel())]

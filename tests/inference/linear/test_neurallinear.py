@@ -183,14 +183,14 @@ def test_noise_and_scale_reach_the_optimum_of_a_grid():
 @pytest.mark.slow
 @pytest.mark.parametrize("num", [1, 2], ids=["shared noise", "noise an output"])
 @pytest.mark.parametrize("family", [tb.conjugate.Normal(), NIG], ids=["normal", "inverse-gamma"])
-def test_the_slope_of_the_evidence_is_its_derivative(family, num, x64):
+def test_the_gradient_of_the_evidence_is_its_derivative(family, num, x64):
     sums = Moments.of(X, Y, np.linspace(0.5, 2.0, len(X)))
     found = evidence.Beliefs(*map(jnp.asarray, (ROWS.normal(size=(3, 2)), ROWS.normal(size=num), 0.0)))
-    _, slope = evidence._objective(family, sums, found)
+    _, gradient = evidence._objective(family, sums, found)
     for name, where in (("log_variances", (1, 0)), ("log_variances", (2, 1)), ("log_noise", (num - 1,))):
         moved = [found._replace(**{name: getattr(found, name).at[where].add(step)}) for step in (1e-5, -1e-5)]
         up, down = (evidence._objective(family, sums, one)[0] for one in moved)
-        np.testing.assert_allclose(getattr(slope, name)[where], (up - down) / 2e-5, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(getattr(gradient, name)[where], (up - down) / 2e-5, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -30,8 +30,8 @@ def by_optax(target, data, key, step_size, momentum, steps):
     def step(t, carry):
         position, memory, cursor = carry
         cursor = source.follow(key_batches, cursor, t)
-        slope = jax.grad(target.log_density)(unravel(like, position), source.batch(cursor, t))
-        updates, memory = optimiser.update(-ravel(slope), memory)
+        gradient = jax.grad(target.log_density)(unravel(like, position), source.batch(cursor, t))
+        updates, memory = optimiser.update(-ravel(gradient), memory)
         return optax.apply_updates(position, updates), memory, cursor
 
     cursor = source.start(key_batches, jnp.zeros((), jnp.int32))

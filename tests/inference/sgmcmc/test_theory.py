@@ -76,12 +76,12 @@ class Problem:
         self.target = tb.Target(self.model, 60.0)
         self.mode = tb.MAP(train=tb.Train(500)).fit(model, data, key=jax.random.key(0), progress=False).params
 
-    def slope_of(self, estimator):
+    def gradient_of(self, estimator):
         """Gradients at w of batches, one after another, from an estimator whose anchor is the mode."""
         options = Options(init=self.mode, progress=False)
         settled = estimator.settled(self.model, self.data, 6, jax.random.key(1), options)
         memory = settled.begin(self.target, ravel(self.mode))
-        return jax.jit(jax.vmap(lambda w, batch: settled.slope(self.target, memory, w, batch).gradient, (None, 0)))
+        return jax.jit(jax.vmap(lambda w, batch: settled.estimate(self.target, memory, w, batch).gradient, (None, 0)))
 
     def full(self, w):
         return jax.jit(jax.grad(lambda w: self.target.log_density(tb.Params({"w": w}), self.data)))(w)
@@ -115,17 +115,17 @@ NAMES = ["Plain", "ControlVariate", "SVRG"]
 def test_gradients_of_an_epoch_average_to_that_of_all_rows(estimator, problem):
     """To rounding where batches share the rows out evenly; wherever the last wraps, within 4 errors over epochs."""
     w = ravel(problem.mode) + jnp.array([0.3, -0.2, 0.1])
-    slope, full = problem.slope_of(estimator), problem.full(w)
-    np.testing.assert_allclose(slope(w, problem.batches(10, 6)).mean(0), full, rtol=0, atol=2e-5 * 60)
-    gradients = slope(w, problem.batches(7, 9 * 200)).reshape(200, 9, 3).mean(1)
+    gradient, full = problem.gradient_of(estimator), problem.full(w)
+    np.testing.assert_allclose(gradient(w, problem.batches(10, 6)).mean(0), full, rtol=0, atol=2e-5 * 60)
+    gradients = gradient(w, problem.batches(7, 9 * 200)).reshape(200, 9, 3).mean(1)
     error = gradients.std(0) / np.sqrt(200)
     assert np.abs((gradients.mean(0) - full) / error).max() < 4
-    assert np.abs(slope(w, problem.batches(10, 6)) - full[None]).max() > 0.1
+    assert np.abs(gradient(w, problem.batches(10, 6)) - full[None]).max() > 0.1
 
 
 def test_control_variates_have_less_noise_near_the_mode_and_none_at_it(problem):
     batches = problem.batches(10, 60)
-    plain, anchored = (problem.slope_of(estimator) for estimator in ESTIMATORS[:2])
+    plain, anchored = (problem.gradient_of(estimator) for estimator in ESTIMATORS[:2])
     near = ravel(problem.mode) + 0.1
     assert anchored(near, batches).var(0).sum() < 0.1 * plain(near, batches).var(0).sum()
     assert anchored(ravel(problem.mode), batches).std(0).max() < 1e-4

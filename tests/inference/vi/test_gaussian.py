@@ -7,24 +7,34 @@ import pytest
 from scipy import stats
 
 import tunbridge as tb
-from tunbridge.core.positive import inverse_softplus, softplus
 from tunbridge.inference.vi import spreads
 from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.positive import inverse_softplus, softplus, sum_log
 
 
 def test_softplus_is_positive_and_right_over_its_whole_range():
     rho = np.linspace(-50.0, 50.0, 1001).astype(np.float32).astype(np.float64)
     exact = np.where(rho > 0, rho + np.log1p(np.exp(-np.abs(rho))), np.log1p(np.exp(rho)))
-    value, slope = softplus(jnp.asarray(rho, jnp.float32)), jax.vmap(jax.grad(softplus))(jnp.asarray(rho, jnp.float32))
+    x = jnp.asarray(rho, jnp.float32)
+    value, gradient = softplus(x), jax.vmap(jax.grad(softplus))(x)
     assert (np.asarray(value) > 0).all()
     np.testing.assert_allclose(value, exact, rtol=1e-6)
-    np.testing.assert_allclose(slope, 1 / (1 + np.exp(-rho)), rtol=1e-5)
+    np.testing.assert_allclose(gradient, 1 / (1 + np.exp(-rho)), rtol=1e-5)
 
 
 def test_softplus_and_its_inverse_are_exact_in_double_precision(x64):
     rho = jnp.linspace(-30.0, 30.0, 501)
     np.testing.assert_allclose(softplus(rho), np.logaddexp(0.0, rho), rtol=1e-14)
     np.testing.assert_allclose(softplus(inverse_softplus(jnp.array([1e-6, 0.1, 40.0]))), [1e-6, 0.1, 40.0], rtol=1e-10)
+
+
+def test_a_sum_of_logarithms_is_exact_at_every_size():
+    rng = np.random.default_rng(0)
+    for num in (1, 31, 32, 1000):
+        y = np.exp(rng.uniform(-80, 80, size=num)).astype(np.float32)
+        value, gradient = jax.jit(jax.value_and_grad(sum_log))(y)
+        np.testing.assert_allclose(value, np.log(y.astype(np.float64)).sum(), rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(gradient, 1 / y, rtol=1e-6)
 
 
 @pytest.mark.parametrize("size", [3, 30, 300])

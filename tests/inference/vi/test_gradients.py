@@ -1,4 +1,4 @@
-"""Every estimator has the slope of the bound for its expectation; noise of rows has the right distribution."""
+"""Every estimator has the gradient of the bound for its expectation; noise of rows has the right distribution."""
 
 import dataclasses
 
@@ -37,12 +37,12 @@ def _estimates(method, model, data, q):
     method, target = method.bind(model), tb.Target(model, float(data.num))
     keys = jax.random.split(jax.random.key(4), NUM)
     share = jnp.ones(())
-    slopes = jax.jit(jax.vmap(lambda key: method.slopes(key, target, q, data, share)[1]))(keys)
-    return np.concatenate([np.reshape(leaf, (NUM, -1)) for leaf in jax.tree.leaves(slopes)], axis=1)
+    gradients = jax.jit(jax.vmap(lambda key: method.loss_and_gradient(key, target, q, data, share)[1]))(keys)
+    return np.concatenate([np.reshape(leaf, (NUM, -1)) for leaf in jax.tree.leaves(gradients)], axis=1)
 
 
 def _exact(model, data, q):
-    """The slope of the bound of a linear model with normal noise 0.5 and prior 1.5, from its closed form."""
+    """The gradient of the bound of a linear model with normal noise 0.5 and prior 1.5, from its closed form."""
     phi = np.column_stack([data.x, np.ones(data.num, np.float32)])
     y = np.asarray(data.y)[:, 0]
 
@@ -71,7 +71,7 @@ QUICK = ("local", "stick the landing", "backprop")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else pytest.mark.slow) for n in ESTIMATORS])
-def test_the_mean_of_slopes_is_the_slope_of_the_bound(name):
+def test_the_mean_of_gradients_is_the_gradient_of_the_bound(name):
     """2,000 estimates within 5 standard errors in each number: a false alarm once in 100,000."""
     model, data, params, sds = _setting()
     method = ESTIMATORS[name]
@@ -82,7 +82,7 @@ def test_the_mean_of_slopes_is_the_slope_of_the_bound(name):
 
 
 @pytest.mark.slow
-def test_scores_vary_more_than_ten_times_as_much_as_reparameterised_slopes():
+def test_scores_vary_more_than_ten_times_as_much_as_reparameterised_gradients():
     model, data, params, sds = _setting()
     q = tb.families.Diagonal().around(jax.random.key(1), params, sds, model.network.layout(params.weights))
     alone = dataclasses.replace(ESTIMATORS["reparameterised"], num_samples=10)
@@ -103,8 +103,8 @@ def test_sticking_to_the_landing_has_no_variance_at_the_posterior(x64):
         jnp.asarray(np.log(np.expm1(np.diag(root)))), jnp.asarray(np.sqrt(3.0) * root / np.diag(root)[:, None])
     )
     q = type(q)(params, (spread,), q.groups)
-    slopes = _estimates(tb.FullRank(), model, data, q)
-    assert np.abs(slopes).max() < 1e-10
+    gradients = _estimates(tb.FullRank(), model, data, q)
+    assert np.abs(gradients).max() < 1e-10
 
 
 IMAGES = np.random.default_rng(0).normal(size=(3, 4, 4, 1)).astype(np.float32)

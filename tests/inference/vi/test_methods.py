@@ -69,15 +69,15 @@ def _backprop_setting():
 def test_the_papers_steps_are_those_of_automatic_differentiation(x64):
     model, rows, q = _backprop_setting()
     target, key, share = tb.Target(model, 12.0), jax.random.key(5), jnp.asarray(0.7)
-    value, deltas = jax.jit(tb.BayesByBackprop().slopes)(key, target, q, rows, share)
+    value, deltas = jax.jit(tb.BayesByBackprop().loss_and_gradient)(key, target, q, rows, share)
 
     def f(q):
         w = q.place(q.noise(key))
         return (share * (q.log_prob(w) - target.log_prior(w)) - target.log_likelihood(w, rows)) / 12.0
 
-    expected, slopes = jax.jit(jax.value_and_grad(f))(q)
+    expected, gradients = jax.jit(jax.value_and_grad(f))(q)
     np.testing.assert_allclose(value, expected, rtol=1e-12)
-    for a, b in zip(jax.tree.leaves(deltas), jax.tree.leaves(slopes), strict=True):
+    for a, b in zip(jax.tree.leaves(deltas), jax.tree.leaves(gradients), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-10)
 
 
@@ -86,10 +86,10 @@ def test_the_step_of_rho_is_not_the_one_without_epsilon(x64):
     """The misprint dL/dw / (1 + exp(-rho)) would be seen."""
     model, rows, q = _backprop_setting()
     target, key = tb.Target(model, 12.0), jax.random.key(5)
-    _, deltas = jax.jit(tb.BayesByBackprop().slopes)(key, target, q, rows, jnp.ones(()))
+    _, deltas = jax.jit(tb.BayesByBackprop().loss_and_gradient)(key, target, q, rows, jnp.ones(()))
     w = q.place(q.noise(key))
-    slope = jax.jit(jax.grad(lambda w: -(target.log_likelihood(w, rows) + target.log_prior(w)) / 12.0))(w)
-    wrong = jax.tree.leaves(slope)[0] * jax.nn.sigmoid(q.spreads[0].rho)
+    gradient = jax.jit(jax.grad(lambda w: -(target.log_likelihood(w, rows) + target.log_prior(w)) / 12.0))(w)
+    wrong = jax.tree.leaves(gradient)[0] * jax.nn.sigmoid(q.spreads[0].rho)
     assert not np.allclose(deltas.spreads[0].rho, wrong, rtol=1e-2)
 
 
@@ -100,7 +100,7 @@ def test_plain_descent_is_the_papers_update():
     method = tb.BayesByBackprop(optimiser=optax.sgd, step_size=0.01, decay=tb.schedules.Constant(), train=tb.Train(10))
     target, key = tb.Target(model, 12.0), jax.random.key(5)
     state = jax.jit(method.init)(key, target, q.mean, rows, 0)._replace(q=q)
-    _, deltas = jax.jit(method.slopes)(key, target, q, rows, jnp.ones(()))
+    _, deltas = jax.jit(method.loss_and_gradient)(key, target, q, rows, jnp.ones(()))
     moved, _ = jax.jit(method.step)(key, target, state, rows)
     for new, old, delta in zip(*map(jax.tree.leaves, (moved.q, q, deltas)), strict=True):
         np.testing.assert_allclose(new, old - 0.01 * delta, rtol=1e-5, atol=1e-7)

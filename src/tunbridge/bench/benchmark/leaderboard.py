@@ -68,7 +68,7 @@ class Leaderboard(tables.Tables):
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A line per suite, task and method: the mean score, and how far it is behind the best, with both errors."""
+        """The mean score of each method on a task, and how far it is behind the best, with both standard errors."""
         return [
             {
                 "suite": standing.suite,

@@ -53,7 +53,7 @@ class Job:
 
     @property
     def identity(self) -> tuple[str, str, int, str, int]:
-        """The key of the row in the store: suite, task, split, method, key."""
+        """The key of the row in the store, made of suite, task, split, method and key."""
         return self.suite, self.task.name, self.split, self.name, self.key
 
 

@@ -37,7 +37,7 @@ class Effect:
 
     @property
     def size(self) -> float:
-        """How far the prediction moves: the range over the values, for the output where it is largest."""
+        """Range of the prediction over the values, for the output where it is largest."""
         return float(np.ptp(self.mean, axis=0).max())
 
     def band(self, least: float = -np.inf, most: float = np.inf) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ class Gap(tables.Table):
 
     @functools.cached_property
     def rows(self) -> list[dict[str, Any]]:
-        """For each method: distance to the reference, relative width in the gap, and seconds of the fit."""
+        """Each method's distance to the reference, relative width in the gap, and seconds of the fit."""
         made = []
         for name, posterior in self.posteriors.items():
             distances = fidelity(posterior, self.reference)

@@ -86,7 +86,7 @@ class Reference:
 
     @property
     def row(self) -> dict[str, Any]:
-        """One table row: kind of y, numbers of rows, draws and inputs, whether it has a gap, checks, and seconds."""
+        """Kind of y, numbers of rows, draws and inputs, whether it has a gap, checks and seconds, for a table."""
         draws, points = self.predictions.shape[:2]
         made = self.provenance
         cells = {"y": "classes" if self.classes else "numbers", "rows": made["rows"], "draws": draws, "inputs": points}

@@ -15,10 +15,11 @@ from tunbridge.core.linalg import Covariance
 from tunbridge.core.tree import flatten_with_paths, size, unravel
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.laplace import products, structures
+from tunbridge.inference.laplace.blocks import Facts
 from tunbridge.inference.laplace.curvatures import Curvature
 from tunbridge.inference.laplace.evidence import LogEvidence, Rows
 from tunbridge.inference.laplace.local import Local, blocks, summed
-from tunbridge.inference.laplace.structures import Facts, Kronecker, Measured, Structure
+from tunbridge.inference.laplace.structures import Kronecker, Measured, Structure
 
 _LEAST_VARIANCE = 1e-12
 """Floor of prior variances, as a share of the largest: weights that a prior with a corner holds at zero have none."""

@@ -18,7 +18,7 @@ from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.linalg import Covariance, Diagonal, Kronecker, Spectral, kronecker_covariance
 from tunbridge.core.types import Key, Logits, NormalNoise, Params, Predictive
-from tunbridge.inference.laplace.local import Local, Slopes
+from tunbridge.inference.laplace.local import Local, RowGradients
 from tunbridge.inference.laplace.structures import Structure
 from tunbridge.inference.posteriors import DRAWS, Posterior
 from tunbridge.model.networks.programs.sites import Sites
@@ -102,7 +102,7 @@ class Linearised(Posterior):
 
     @property
     def linear(self) -> bool:
-        """True: predictions linearise the network."""
+        """True, as predictions linearise the network."""
         return True
 
     @property
@@ -224,7 +224,7 @@ def linear_moments(local: Local, structure: Structure, covariance: Covariance, x
     parts = structure.parts(local, sites)
 
     def row_moments(row: Array) -> tuple[Array, Array]:
-        outputs, gradients = local.slopes(sites, row, lambda outputs: jnp.eye(len(outputs), dtype=outputs.dtype))
+        outputs, gradients = local.gradients(sites, row, lambda outputs: jnp.eye(len(outputs), dtype=outputs.dtype))
         total = jnp.zeros((len(outputs), len(outputs)), outputs.dtype)
         for part, block in zip(parts, covariance.blocks, strict=True):
             total += _covariance(part, block, gradients, sites, local.size)
@@ -233,7 +233,7 @@ def linear_moments(local: Local, structure: Structure, covariance: Covariance, x
     return jax.vmap(row_moments)(x)
 
 
-def _covariance(part: Any, block: Any, gradients: Slopes, sites: Sites, size: int) -> Array:
+def _covariance(part: Any, block: Any, gradients: RowGradients, sites: Sites, size: int) -> Array:
     """The contribution of one block to the covariance of a row's outputs."""
     if isinstance(block, Kronecker):
         return block.covariance(*gradients.matrix(part))

@@ -1,7 +1,7 @@
 """The Laplace approximation: a normal distribution around the mode, and its evidence."""
 
 import dataclasses
-from typing import Self, cast
+from typing import ClassVar, Self, cast
 
 import equinox as eqx
 import jax
@@ -22,6 +22,7 @@ from tunbridge.inference.laplace.tuning import Evidence, Online, Tuning, Validat
 from tunbridge.inference.point.given import as_params, given
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Point, Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model.model import Model
 from tunbridge.model.subsets import All, Subset
 from tunbridge.predict.links import Link, Quadrature
@@ -63,6 +64,13 @@ class Laplace(Method):
     link
         From normal outputs to class probabilities, from `tunbridge.links`.
     """
+
+    promises: ClassVar[Promises] = {  # normal although the posterior is not; noise and scale at one value
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("biased", 0.2),
+        "logistic": ("biased", 0.4),
+        "tanh_unit": ("none",),
+    }
 
     curvature: Curvature = GGN()
     structure: Structure | None = None

@@ -41,7 +41,7 @@ class Part:
     """The rows of the group's matrix that it covers."""
 
 
-class Slopes(NamedTuple):
+class RowGradients(NamedTuple):
     """The gradients of combinations of one row's outputs in the weights, stored by group."""
 
     activations: list[Array]
@@ -104,20 +104,22 @@ class Local(Module):
         """Return a mask of the weights that are random."""
         return self.subset.chosen(self.params.weights, sites)
 
-    def slopes(self, sites: Sites, x: Array, combine: Callable[[Array], Array]) -> tuple[Array, Slopes]:
+    def gradients(self, sites: Sites, x: Array, combine: Callable[[Array], Array]) -> tuple[Array, RowGradients]:
         """Return the outputs at one row, and the gradients of the (combinations, outputs) that `combine` gives."""
         evaluation = Evaluation(sites, self.weights, x)
-        return evaluation.outputs, Slopes(evaluation.activations, *evaluation.cotangents(combine(evaluation.outputs)))
+        return evaluation.outputs, RowGradients(
+            evaluation.activations, *evaluation.cotangents(combine(evaluation.outputs))
+        )
 
-    def curved(self, sites: Sites, curvature: Outer, key: Key, batch: Data) -> Slopes:
+    def curved(self, sites: Sites, curvature: Outer, key: Key, batch: Data) -> RowGradients:
         """Return each row's curvature columns pulled back to the weights, weighted, with a leading axis of rows."""
         likelihood, noise = self.model.likelihood, self.params.noise
 
-        def pulled_back(key_row: Key, x: Array, y: Array, w: Array) -> Slopes:
+        def pulled_back(key_row: Key, x: Array, y: Array, w: Array) -> RowGradients:
             def combine(outputs: Array) -> Array:
                 return jnp.sqrt(w) * curvature.columns(key_row, likelihood, outputs[None], y[None], noise)[0].T
 
-            return self.slopes(sites, x, combine)[1]
+            return self.gradients(sites, x, combine)[1]
 
         return jax.vmap(pulled_back)(jax.random.split(key, batch.num), batch.x, batch.y, batch.weights)
 
@@ -183,8 +185,8 @@ def row_numbers(local: Local, curvature: Curvature, structure: Any) -> int:
     columns = curvature.num_columns(num_outputs(local)) if isinstance(curvature, Outer) else 1
     sites = local.sites
 
-    def row_gradients(local: Local, x: Array) -> Slopes:
-        return local.slopes(sites, x, lambda outputs: jnp.ones((columns, len(outputs)), outputs.dtype))[1]
+    def row_gradients(local: Local, x: Array) -> RowGradients:
+        return local.gradients(sites, x, lambda outputs: jnp.ones((columns, len(outputs)), outputs.dtype))[1]
 
     gradients = jax.eval_shape(row_gradients, local, local.model.inputs)
     groups = {part.group for part in structure.parts(local, sites) if part.group is not None}

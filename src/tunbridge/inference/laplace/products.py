@@ -13,7 +13,7 @@ from tunbridge.core.data import Data
 from tunbridge.core.linalg import Kronecker
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
-from tunbridge.inference.laplace.local import Local, Part, Slopes
+from tunbridge.inference.laplace.local import Local, Part, RowGradients
 from tunbridge.model.networks.programs.sites import Sites
 
 
@@ -41,7 +41,7 @@ def squares(local: Local, key: Key, batch: Data, curvature: Outer, structure: An
     return [_square(local, sites, part, gradients) for part in structure.parts(local, sites)]
 
 
-def _square(local: Local, sites: Sites, part: Part, gradients: Slopes) -> Array:
+def _square(local: Local, sites: Sites, part: Part, gradients: RowGradients) -> Array:
     if part.group is None:
         return jnp.sum(jax.vmap(lambda s: s.rows(sites, part.index, local.size))(gradients) ** 2, axis=(0, 1))
     a, g = jax.vmap(lambda s: s.matrix(part))(gradients)

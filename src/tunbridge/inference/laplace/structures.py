@@ -19,33 +19,12 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.linalg import Block, Covariance
 from tunbridge.core.tree import by_shape, flatten_with_paths
 from tunbridge.core.types import Key
-from tunbridge.inference.laplace import products
+from tunbridge.inference.laplace import hessian, products
+from tunbridge.inference.laplace.blocks import Facts, diagonal, from_rows, negative, spectral
 from tunbridge.inference.laplace.curvatures import Curvature, Outer
 from tunbridge.inference.laplace.local import Local, Part, num_outputs, row_numbers, summed
 from tunbridge.model.networks import layout as axes
 from tunbridge.model.networks.programs.sites import Sites
-
-_HESSIAN_ROWS = 64
-"""Number of rows of an exact Hessian that are computed at once."""
-_NEGLIGIBLE = 1e-12
-"""Eigenvalues below this share of the largest are rounding errors."""
-
-
-class Facts(NamedTuple):
-    """Remarks on the approximations made in building blocks."""
-
-    least: float = 0.0
-    """The smallest eigenvalue before negative ones were clipped, in units of the prior precision."""
-    clipped: int = 0
-    """Number of negative eigenvalues."""
-    inseparable: float = 0.0
-    """Largest deviation of log prior variances from a sum over rows and columns, which Kronecker blocks need."""
-
-    def joined(self, other: "Facts") -> "Facts":
-        """Return the worst of both, with clipped eigenvalues added up."""
-        return Facts(
-            min(self.least, other.least), self.clipped + other.clipped, max(self.inseparable, other.inseparable)
-        )
 
 
 class Measured(NamedTuple):
@@ -101,7 +80,7 @@ class _Dense(Structure):
         """Return matrices, or rows of their square roots."""
         parts = parts_of(self, local)
         if not isinstance(curvature, Outer):
-            return Measured(parts, _hessian(local, curvature, data, key, parts))
+            return Measured(parts, hessian.matrices(local, curvature, data, key, parts))
         columns = curvature.num_columns(num_outputs(local))
         if data.num * columns < min(len(part.index) for part in parts):
             rows = _joined(local, curvature, data, key, columns, self)
@@ -114,9 +93,9 @@ class _Dense(Structure):
         kind, values = total
         scale = np.sqrt(variances[part.index])
         if kind == "rows":
-            return _from_rows(part, values * scale, scale, uniform), Facts()
+            return from_rows(part, values * scale, scale, uniform), Facts()
         eigenvalues, vectors = linalg.eigh(scale[:, None] * values * scale)
-        return _spectral(part, scale, vectors, np.maximum(eigenvalues, 0.0), uniform), _negative(eigenvalues)
+        return spectral(part, scale, vectors, np.maximum(eigenvalues, 0.0), uniform), negative(eigenvalues)
 
     def log_det(self, measured: Measured, variances: np.ndarray) -> float:
         """Return log det of I + H~ from the eigenvalues of the whitened matrices; eigenvectors are not computed."""
@@ -195,7 +174,7 @@ class LowRank(Structure):
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
         """Return a block with eigenvectors that are orthonormal for these variances."""
         scale = np.sqrt(variances[part.index])
-        return _from_rows(part, total[1] * scale, scale, uniform), Facts()
+        return from_rows(part, total[1] * scale, scale, uniform), Facts()
 
     def num_bytes(self, local: Local, sites: Sites, rows: int, columns: int) -> int:
         """Bytes of three float64 copies of the eigenvectors."""
@@ -213,14 +192,14 @@ class Diagonal(Structure):
         """Return sums of squared gradients, or the diagonal of the Hessian."""
         parts = parts_of(self, local)
         if not isinstance(curvature, Outer):
-            diagonal = _hessian_diagonal(local, curvature, data, key)
-            return Measured(parts, [diagonal[part.index] for part in parts])
+            entries = hessian.diagonal(local, curvature, data, key)
+            return Measured(parts, [entries[part.index] for part in parts])
         numbers = row_numbers(local, curvature, self)
         return Measured(parts, summed(products.squares, local, data, key, numbers, curvature, self))
 
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
         """Return a diagonal block, in units of the prior."""
-        return _diagonal(part, total, variances, uniform), _negative(total * variances[part.index])
+        return diagonal(part, total, variances, uniform), negative(total * variances[part.index])
 
 
 class Kronecker(Structure):
@@ -278,7 +257,7 @@ class Kronecker(Structure):
     def block(self, part: Part, total: Any, variances: np.ndarray, uniform: bool) -> tuple[Block, Facts]:
         """Return a block of the eigenvectors of both whitened factors."""
         if part.group is None:
-            return _diagonal(part, total, variances, uniform), Facts()
+            return diagonal(part, total, variances, uniform), Facts()
         left, right, count, *corrected = total
         logs = np.log(variances[part.index])
         log_scales = linalg.separated(logs)
@@ -324,39 +303,6 @@ def _by_group(local: Local, sites: Sites, separate_bias: bool = False) -> list[P
     return [*parts, Part(rest)] if len(rest) else parts
 
 
-def _spectral(part: Part, scale: np.ndarray, vectors: np.ndarray, values: np.ndarray, uniform: bool) -> Block:
-    return linalg.Spectral(*_arrays(part, scale, vectors, values), uniform=uniform)
-
-
-def _arrays(part: Part, *values: np.ndarray) -> list[jax.Array]:
-    """The flat indices of a part's weights, and arrays in JAX's default float dtype, on the device."""
-    dtype = jax.dtypes.canonicalize_dtype(float)
-    return jax.device_put([part.index.astype(np.int32), *(np.asarray(array, dtype) for array in values)])
-
-
-def _from_rows(part: Part, rows: np.ndarray, scale: np.ndarray, uniform: bool) -> Block:
-    """A block from rows R of a square root, H~ = R^T R, by the eigenvectors of R R^T.
-
-    Negligible eigenvalues and their vectors are set to 0, so that shapes stay the same.
-    """
-    values, left_vectors = linalg.eigh(rows @ rows.T)
-    kept = values > _NEGLIGIBLE * values.max(initial=0.0)
-    vectors = (rows.T @ left_vectors) * np.where(kept, 1.0 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
-    return _spectral(part, scale, vectors, np.where(kept, values, 0.0), uniform)
-
-
-def _diagonal(part: Part, total: np.ndarray, variances: np.ndarray, uniform: bool) -> Block:
-    prior = variances[part.index]
-    return linalg.Diagonal(*_arrays(part, prior, np.maximum(total * prior, 0.0)), uniform=uniform)
-
-
-def _negative(values: np.ndarray) -> Facts:
-    """Facts on negative eigenvalues, not counting rounding errors."""
-    values = np.ravel(values)
-    negative = values < -1e-6 * max(np.abs(values).max(initial=0.0), 1e-30)
-    return Facts(float(values.min(initial=0.0)), int(negative.sum()))
-
-
 def _joined(local: Local, curvature: Outer, data: Data | Stream, key: Key, columns: int, structure: Any) -> list:
     """`products.jacobian` of all rows, concatenated, per part."""
     gathered: list[list[np.ndarray]] = []
@@ -368,25 +314,6 @@ def _joined(local: Local, curvature: Outer, data: Data | Stream, key: Key, colum
 
     summed(gather, local, data, key, columns * local.size, curvature, structure)
     return [np.concatenate(parts) for parts in zip(*gathered, strict=True)]
-
-
-def _hessian(local: Local, curvature: Any, data: Data | Stream, key: Key, parts: list[Part]) -> list:
-    return [("matrix", _hessian_rows(local, curvature, data, key, part.index)[:, part.index]) for part in parts]
-
-
-def _hessian_diagonal(local: Local, curvature: Any, data: Data | Stream, key: Key) -> np.ndarray:
-    everything = np.arange(local.size)
-    starts = range(0, local.size, _HESSIAN_ROWS)
-    strips = [_hessian_rows(local, curvature, data, key, everything[s : s + _HESSIAN_ROWS]) for s in starts]
-    return np.concatenate([np.diagonal(rows, start) for start, rows in zip(starts, strips, strict=True)])
-
-
-def _hessian_rows(local: Local, curvature: Any, data: Data | Stream, key: Key, index: np.ndarray) -> np.ndarray:
-    """Rows of the exact Hessian, (len(index), weights)."""
-    missing = -len(index) % _HESSIAN_ROWS
-    padded = np.concatenate([index, np.repeat(index[-1:], missing)]).reshape(-1, _HESSIAN_ROWS)
-    parts = [summed(products.hessian_rows, local, data, key, local.size, curvature, jnp.asarray(n)) for n in padded]
-    return np.concatenate(parts)[: len(index)]
 
 
 @once

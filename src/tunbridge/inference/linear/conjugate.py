@@ -57,7 +57,7 @@ class Normal(Family):
 
     @property
     def integrates(self) -> bool:
-        """False: noise stays at its value."""
+        """False, as noise stays at its value."""
         return False
 
     def check(self, likelihood: Gaussian) -> None:
@@ -106,7 +106,7 @@ class NormalInverseGamma(Family):
 
     @property
     def integrates(self) -> bool:
-        """True: noise is integrated out."""
+        """True, as noise is integrated out."""
         return True
 
     def check(self, likelihood: Gaussian) -> None:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import warnings
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from tunbridge.inference.linear.posterior import LinearLayer
 from tunbridge.inference.point.given import as_params, given
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Point, Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model.likelihoods.gaussian import Gaussian
 from tunbridge.model.model import Model
 from tunbridge.runtime.loop import Options
@@ -61,6 +62,13 @@ class NeuralLinear(Method):
     >>> float(posterior.moments.num)
     9.0
     """
+
+    promises: ClassVar[Promises] = {  # unknown noise is fixed at its measured value, and the spread depends on it
+        "linear": ("exact", 0.05),
+        "linear_unknown": ("mean", 0.15),
+        "logistic": ("refused",),
+        "tanh_unit": ("refused",),
+    }
 
     point: MAP | None = MAP()
     family: Family = Normal()

@@ -1,6 +1,6 @@
 """The variational Bayesian last layer: features and a normal last layer, trained together."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from tunbridge.inference.linear.variational import VariationalLayer
 from tunbridge.inference.point import noise
 from tunbridge.inference.point.descent import Descent, DescentState, Info
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model import transforms
 from tunbridge.model.likelihoods.categorical import Categorical
 from tunbridge.model.model import Model, Target
@@ -61,6 +62,13 @@ class VBLL(Descent):
     >>> posterior.roots.shape
     (1, 9, 9)
     """
+
+    promises: ClassVar[Promises] = {  # noise from held-out rows, prior scales at their medians
+        "linear": ("exact", 0.05),
+        "linear_unknown": ("mean", 0.3),
+        "logistic": ("biased", 0.2),
+        "tanh_unit": ("refused",),
+    }
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
         """Raise InputError for networks, priors and likelihoods without a closed-form bound."""

@@ -1,6 +1,6 @@
 """Elliptical slice sampling: weights with a normal prior move on ellipses, other unknowns one by one."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, Params
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info, Sampler, shapes
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Run
@@ -39,11 +40,18 @@ class EllipticalSlice(Sampler):
         Length of the run. Nothing is tuned: warm-up only lets the chain reach the posterior.
     """
 
+    promises: ClassVar[Promises] = {
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("exact", 0.12),
+        "logistic": ("exact", 0.12),
+        "tanh_unit": ("exact", 0.15),
+    }
+
     run: Run = Run(warmup=1000, draws=1000, thin=10)
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: densities are evaluated until a point on the ellipse is accepted."""
+        """None, as densities are evaluated until a point on the ellipse is accepted."""
         return None
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:

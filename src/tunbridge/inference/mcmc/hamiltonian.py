@@ -1,6 +1,7 @@
 """Hamiltonian Monte Carlo with trajectories of given length, and the no-U-turn sampler."""
 
 import math
+from typing import ClassVar
 
 import blackjax
 import equinox as eqx
@@ -13,6 +14,7 @@ from jax import Array
 from tunbridge.core.random import split
 from tunbridge.core.types import PyTree
 from tunbridge.inference.mcmc.adaptive import Adaptive
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
 
 
@@ -47,6 +49,13 @@ class HMC(Adaptive):
         Length of the run.
     """
 
+    promises: ClassVar[Promises] = {
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("exact", 0.12),
+        "logistic": ("exact", 0.12),
+        "tanh_unit": ("exact", 0.25),
+    }
+
     acceptance: float = eqx.field(default=0.9, converter=float)
     length: float = eqx.field(default=math.pi / 2, converter=float)
     steps: int | None = None
@@ -54,7 +63,7 @@ class HMC(Adaptive):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: trajectories differ in their number of steps."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):
@@ -85,12 +94,19 @@ class NUTS(Adaptive):
         Largest number of doublings of a trajectory.
     """
 
+    promises: ClassVar[Promises] = {
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("exact", 0.15),
+        "logistic": ("exact", 0.12),
+        "tanh_unit": ("exact", 0.25),
+    }
+
     acceptance: float = eqx.field(default=0.9, converter=float)
     max_depth: int = eqx.field(static=True, default=10)
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: trajectories differ in their number of steps."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):

@@ -34,7 +34,7 @@ class Mass(Module):
         """Statistics of one chain before its first draw, in `num` dimensions."""
 
     @abc.abstractmethod
-    def add(self, gathered: PyTree, position: Array, slope: Array) -> PyTree:
+    def add(self, gathered: PyTree, position: Array, gradient: Array) -> PyTree:
         """Statistics after one more draw, with the gradient of the log density there."""
 
     @abc.abstractmethod
@@ -53,7 +53,7 @@ class Diagonal(Mass):
         """Statistics without any draws."""
         return welford_algorithm(True)[0](num)
 
-    def add(self, gathered: PyTree, position: Array, slope: Array) -> PyTree:
+    def add(self, gathered: PyTree, position: Array, gradient: Array) -> PyTree:
         """Statistics after Welford's update."""
         return welford_algorithm(True)[1](gathered, position)
 
@@ -73,7 +73,7 @@ class Dense(Mass):
         """Statistics without any draws."""
         return welford_algorithm(False)[0](num)
 
-    def add(self, gathered: PyTree, position: Array, slope: Array) -> PyTree:
+    def add(self, gathered: PyTree, position: Array, gradient: Array) -> PyTree:
         """Statistics after Welford's update."""
         return welford_algorithm(False)[1](gathered, position)
 
@@ -89,7 +89,7 @@ class Gathered(NamedTuple):
     """The last draws of a chain, and the gradients there."""
 
     draws: Array
-    slopes: Array
+    gradients: Array
     num: Array
 
 
@@ -124,15 +124,15 @@ class LowRank(Mass):
         """Statistics without any draws."""
         return Gathered(jnp.zeros((self.window, num)), jnp.zeros((self.window, num)), jnp.zeros((), jnp.int32))
 
-    def add(self, gathered: Gathered, position: Array, slope: Array) -> Gathered:
+    def add(self, gathered: Gathered, position: Array, gradient: Array) -> Gathered:
         """Store the draw and its gradient in place of the oldest."""
         place = gathered.num % self.window
-        draws, gradients = gathered.draws.at[place].set(position), gathered.slopes.at[place].set(slope)
+        draws, gradients = gathered.draws.at[place].set(position), gathered.gradients.at[place].set(gradient)
         return Gathered(draws, gradients, gathered.num + 1)
 
     def estimate(self, gathered: Gathered, current: LowRankInverseMassMatrix) -> LowRankInverseMassMatrix:
         """Estimate from the last draws of all chains, once every chain has filled its window."""
-        draws, gradients = (a.reshape(-1, a.shape[-1]) for a in (gathered.draws, gathered.slopes))
+        draws, gradients = (a.reshape(-1, a.shape[-1]) for a in (gathered.draws, gathered.gradients))
         matrix = fisher_score_low_rank(draws, gradients, current.lam.shape[0])
         enough = jnp.all(gathered.num >= self.window)
         return jax.tree.map(lambda new, old: jnp.where(enough, new, old), matrix, current)

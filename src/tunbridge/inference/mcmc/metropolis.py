@@ -1,6 +1,6 @@
 """Metropolis-Hastings: a proposal, and the rule by which it is accepted."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -15,6 +15,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree, Scalar
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
 from tunbridge.inference.mcmc.mass import LowRank
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
 from tunbridge.runtime.loop import Run, Trace
 
@@ -110,6 +111,13 @@ class RandomWalk(Adaptive):
     >>> RandomWalk(proposal=Stretch()).proposal
     Stretch()
     """
+
+    promises: ClassVar[Promises] = {
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("exact", 0.15),
+        "logistic": ("exact", 0.12),
+        "tanh_unit": ("exact", 0.25),
+    }
 
     proposal: Any = None
     run: Run = Run(warmup=5000, draws=1000, thin=20)

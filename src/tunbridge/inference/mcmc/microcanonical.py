@@ -1,6 +1,6 @@
 """Microcanonical Langevin Monte Carlo: dynamics at a fixed energy, with and without a Metropolis correction."""
 
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ from tunbridge.inference import scales
 from tunbridge.inference.mcmc import tuning
 from tunbridge.inference.mcmc.adaptive import Adaptive
 from tunbridge.inference.mcmc.mass import Diagonal
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info, Sampler, log_density
 from tunbridge.model.model import Target
 from tunbridge.runtime.loop import Run, Trace
@@ -121,6 +122,13 @@ class MCLMC(Sampler):
     run
         Length of the run. A step costs two gradients: keep one of several.
     """
+
+    promises: ClassVar[Promises] = {
+        "linear": ("biased", 0.2),
+        "linear_unknown": ("biased", 0.25),
+        "logistic": ("biased", 0.2),
+        "tanh_unit": ("biased", 0.4),
+    }
 
     step_size: float | None = None
     energy_variance: float = eqx.field(default=5e-4, converter=float)
@@ -274,13 +282,20 @@ class AdjustedMCLMC(Adaptive):
         Length of the run.
     """
 
+    promises: ClassVar[Promises] = {
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("exact", 0.15),
+        "logistic": ("exact", 0.12),
+        "tanh_unit": ("exact", 0.25),
+    }
+
     acceptance: float = eqx.field(default=0.9, converter=float)
     length: float = eqx.field(default=1.5, converter=float)
     max_steps: int = 1000
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: trajectories differ in their number of steps."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def move(self, key, density, chain, step_size, inverse_mass):

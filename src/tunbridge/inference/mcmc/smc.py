@@ -1,6 +1,6 @@
 """Sequential Monte Carlo: particles that move from the prior to the posterior in stages."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import blackjax
 import equinox as eqx
@@ -18,6 +18,7 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.mcmc.adaptive import Density
 from tunbridge.inference.posteriors import Draws
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import shapes
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options, Trace, Train
@@ -72,6 +73,13 @@ class TemperedSMC(Iterative):
         Largest number of stages: a run that has not reached the posterior by then is an error.
     """
 
+    promises: ClassVar[Promises] = {  # 2,000 particles
+        "linear": ("exact", 0.15),
+        "linear_unknown": ("exact", 0.15),
+        "logistic": ("exact", 0.15),
+        "tanh_unit": ("exact", 0.15),
+    }
+
     particles: int = eqx.field(static=True, default=2000)
     mutations: int = eqx.field(static=True, default=5)
     ess: float = eqx.field(default=0.8, converter=float)
@@ -94,7 +102,7 @@ class TemperedSMC(Iterative):
 
     @property
     def gradients_per_step(self) -> int | None:
-        """None: the lengths of trajectories differ."""
+        """None, as trajectories differ in their number of steps."""
         return None
 
     def within(self, gradients: int, rows: int) -> "TemperedSMC":

@@ -71,13 +71,13 @@ def _averaging(log_step: Array) -> DualAveragingAdaptationState:
     return begun._replace(log_step_size_avg=log_step, mu=log_step)
 
 
-def follow(tuning: Tuning, mass: Mass, position: Array, slope: Array, acceptance: Array, wanted: Any) -> Tuning:
+def follow(tuning: Tuning, mass: Mass, position: Array, gradient: Array, acceptance: Array, wanted: Any) -> Tuning:
     """Tuning after a step, while adapting: the draw joins the statistics, the step size follows the acceptance."""
 
     def adapt() -> Tuning:
         gamma = jnp.where(tuning.left == NUM_MEETINGS, *_GAMMA)
         averaging = dual_averaging_adaptation(wanted, gamma=gamma)[1](tuning.averaging, acceptance)
-        return tuning._replace(averaging=averaging, gathered=mass.add(tuning.gathered, position, slope))
+        return tuning._replace(averaging=averaging, gathered=mass.add(tuning.gathered, position, gradient))
 
     return jax.lax.cond(tuning.left > 0, adapt, lambda: tuning)
 

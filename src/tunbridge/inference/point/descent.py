@@ -160,7 +160,7 @@ class Descent(Iterative):
         loss, (gradient_weights, gradient_extra) = jax.value_and_grad(loss_of)(free)
         corners = self._corners(target, params)
         if corners is not None:
-            gradient_weights = orthant.slopes(gradient_weights, params.weights, corners)
+            gradient_weights = orthant.pseudo_gradient(gradient_weights, params.weights, corners)
         gradient = gradient_weights, jax.tree.map(lambda leaf: jnp.where(refits, leaf, 0.0), gradient_extra)
         begun, length = stages.place(state.step, self.train.steps)
         optimiser = self._optax(self.decay((state.step - begun) / length))
@@ -209,7 +209,7 @@ class Descent(Iterative):
         return {name: leaf[: int(state.step) // self.train.plan().thin] for name, leaf in info._asdict().items()}
 
     def _corners(self, target: Target, params: Params) -> PyTree | None:
-        """Slope of the loss on either side of the prior's corners at zero, per weight; None for a smooth prior."""
+        """Derivative of the loss on either side of the prior's corners at zero, per weight; None for a smooth prior."""
         prior, layout = target.model.prior, target.model.network.layout(params.weights)
         corners = prior.corners(params.weights, params.scales, layout)
         return None if corners is None else jax.tree.map(lambda c: c / target.num, corners)

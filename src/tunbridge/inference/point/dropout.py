@@ -1,6 +1,7 @@
 """Monte Carlo dropout: random masks on a network's units, seen as a distribution over its weights."""
 
 import math
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -19,6 +20,7 @@ from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.point import masks
 from tunbridge.inference.point.descent import Descent
 from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime import programs
 from tunbridge.runtime.loop import Trace
@@ -80,6 +82,13 @@ class MCDropout(Descent):
     groups
         Number of groups into which a batch is split, each with its own masks.
     """
+
+    promises: ClassVar[Promises] = {  # the exact problems have no hidden layer to drop: it is MAP there
+        "linear": ("mean", 0.001),
+        "linear_unknown": ("none",),
+        "logistic": ("mode", 0.001),
+        "tanh_unit": ("mode", 0.001),
+    }
 
     rate: float = eqx.field(default=0.1, converter=float)
     input_rate: float | None = eqx.field(default=None, converter=lambda rate: None if rate is None else float(rate))

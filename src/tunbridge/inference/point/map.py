@@ -1,9 +1,12 @@
 """The posterior mode, by any optimiser."""
 
+from typing import ClassVar
+
 from tunbridge.core.data import Data
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.point.descent import Descent
 from tunbridge.inference.posteriors import Point, Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Trace
 
@@ -35,6 +38,13 @@ class MAP(Descent):
     train
         How long to train, and the batch size.
     """
+
+    promises: ClassVar[Promises] = {
+        "linear": ("mean", 0.001),
+        "linear_unknown": ("none",),
+        "logistic": ("mode", 0.001),
+        "tanh_unit": ("mode", 0.001),
+    }
 
     def objective(self, key: Key, target: Target, params: Params, extra: PyTree, batch: Data) -> Scalar:
         """Log likelihood of the batch, scaled to all rows, plus log prior of the weights."""

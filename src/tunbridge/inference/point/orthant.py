@@ -13,21 +13,21 @@ from jax import Array
 from tunbridge.core.types import PyTree
 
 
-def slopes(gradient: PyTree, weights: PyTree, corners: PyTree) -> PyTree:
+def pseudo_gradient(gradient: PyTree, weights: PyTree, corners: PyTree) -> PyTree:
     """Return the pseudo-gradient: at zero, the gradient of the rest soft-thresholded by the corner; else unchanged."""
 
-    def pseudo_gradient(g: Array, w: Array, c: Array) -> Array:
+    def thresholded(g: Array, w: Array, c: Array) -> Array:
         rest = g - c * jax.vmap(jax.grad(jnp.abs))(w.ravel()).reshape(w.shape)
         return jnp.where(w == 0.0, jnp.sign(rest) * jnp.maximum(jnp.abs(rest) - c, 0.0), g)
 
-    return jax.tree.map(pseudo_gradient, gradient, weights, corners)
+    return jax.tree.map(thresholded, gradient, weights, corners)
 
 
-def within(moved: PyTree, weights: PyTree, slope: PyTree, corners: PyTree) -> PyTree:
+def within(moved: PyTree, weights: PyTree, gradient: PyTree, corners: PyTree) -> PyTree:
     """Return the new weights, set to zero where they would leave the orthant of the old ones."""
 
     def projected(new: Array, w: Array, s: Array, c: Array) -> Array:
         side = jnp.where(w == 0.0, -jnp.sign(s), jnp.sign(w))
         return jnp.where((c > 0.0) & (jnp.sign(new) != side), 0.0, new)
 
-    return jax.tree.map(projected, moved, weights, slope, corners)
+    return jax.tree.map(projected, moved, weights, gradient, corners)

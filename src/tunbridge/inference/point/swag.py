@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, Self
+from typing import ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -16,8 +16,10 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.point import descent
+from tunbridge.inference.point.lowrank import LowRankGaussian
 from tunbridge.inference.point.map import MAP
-from tunbridge.inference.posteriors import LowRankGaussian, Posterior
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import BATCH, Trace, Train
 
@@ -34,7 +36,7 @@ class SWAGState(NamedTuple):
 
     point: descent.DescentState
     step: Array
-    slopes: PyTree
+    gradients: PyTree
     """Sum of per-row gradients."""
     lengths: Array
     """Sum of their squared norms."""
@@ -79,6 +81,13 @@ class SWAG(Iterative):
     rank
         Number of last snapshots that make up the low-rank part.
     """
+
+    promises: ClassVar[Promises] = {  # the mean of a path of SGD; its spread is of the right size at best
+        "linear": ("mean", 0.5),
+        "linear_unknown": ("mean", 0.5),
+        "logistic": ("mean", 1),
+        "tanh_unit": ("mean", 1),
+    }
 
     point: MAP = MAP()
     steps: int = 2000
@@ -160,7 +169,7 @@ class SWAG(Iterative):
         point, info = jax.lax.fori_loop(0, (~wanders).astype(jnp.int32), train, strong((point, info)))
         point, info = jax.lax.fori_loop(0, wanders.astype(jnp.int32), wander, (point, info))
         gradients, lengths, rows = sums
-        state = state._replace(slopes=gradients, lengths=lengths, rows=rows, step_size=step_size)
+        state = state._replace(gradients=gradients, lengths=lengths, rows=rows, step_size=step_size)
         state = state._replace(point=point, step=state.step + 1)
         done, due = -ahead, (1 - ahead) * self.snapshots // self.steps
         return self._gather(state, wanders & (due > done * self.snapshots // self.steps)), info
@@ -205,7 +214,7 @@ class SWAG(Iterative):
 
 
 def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: SWAGState) -> tuple[PyTree, Array, Array]:
-    """`SWAGState.slopes`, `lengths` and `rows` with some rows of a batch added; a loop of 0 iterations unless due."""
+    """A state's sums `gradients`, `lengths` and `rows` with some rows of a batch added; unless due, unchanged."""
     row_target = Target(target.model, 1.0)
 
     def add(i: Array, sums: tuple[PyTree, Array]) -> tuple[PyTree, Array]:
@@ -215,7 +224,7 @@ def _add_rows(due: Array, target: Target, params: Params, batch: Data, state: SW
         return optax.tree.add(sums[0], gradient), sums[1] + optax.tree.norm(gradient, squared=True)
 
     num_added = due.astype(jnp.int32) * jnp.minimum(_MEASURE_ROWS, batch.num)
-    gradients, lengths = jax.lax.fori_loop(0, num_added, add, (state.slopes, state.lengths))
+    gradients, lengths = jax.lax.fori_loop(0, num_added, add, (state.gradients, state.lengths))
     return gradients, lengths, state.rows + num_added
 
 

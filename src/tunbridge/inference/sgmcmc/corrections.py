@@ -97,7 +97,7 @@ class Correction(Module):
             w, p, work = carry
             key_rows, key_noise = jax.random.split(jax.random.fold_in(key_path, i))
             rows = self.rows.some(key_rows, batch.capacity)
-            g = estimator.slope(target, memory, w, rows).gradient
+            g = estimator.estimate(target, memory, w, rows).gradient
             noise = shaken(metric, normal(key_noise, w.shape, w.dtype))
             pushed = ((1.0 - damping) * p + epsilon * g + 2.0 * jnp.sqrt(damping) * noise) / (1.0 + damping)
             work = work - 0.5 * epsilon * jnp.vdot(g, times(metric, p + pushed))

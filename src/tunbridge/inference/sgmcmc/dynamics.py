@@ -18,7 +18,7 @@ from tunbridge.inference.sgmcmc.corrections import Proposal
 from tunbridge.inference.sgmcmc.preconditioners import Identity, shaken, times
 from tunbridge.inference.sgmcmc.splittings import Motion, Push
 from tunbridge.inference.sgmcmc.state import DynamicsState
-from tunbridge.inference.sgmcmc.subsampling import Slope
+from tunbridge.inference.sgmcmc.subsampling import Estimate
 from tunbridge.model.model import Target
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def begin(
     position = ravel(params)
     zeros, ones, none = jnp.zeros_like(position), jnp.ones_like(position), jnp.zeros((), jnp.int32)
     anchor = sampler.gradient.begin(target, position)
-    gradient = sampler.gradient.slope(target, anchor, position, batch).gradient
+    gradient = sampler.gradient.estimate(target, anchor, position, batch).gradient
     variance = ones
     if sampler.step_size is None or not isinstance(sampler.metric, Identity):
         variance = scales.prior_variance(key_prior, target, batch)
@@ -77,7 +77,7 @@ def _advance(
     state: DynamicsState,
     batch: Data,
     push: Push,
-    estimate: Slope,
+    estimate: Estimate,
 ) -> Proposal:
     """Return the motion after one uncorrected step, or after a corrected path."""
     correction = sampler.correction

@@ -13,7 +13,7 @@ from tunbridge.core.types import PyTree
 from tunbridge.inference.sgmcmc import tuning
 from tunbridge.inference.sgmcmc.preconditioners import Metric, times
 from tunbridge.inference.sgmcmc.state import DynamicsState
-from tunbridge.inference.sgmcmc.subsampling import Estimator, Slope
+from tunbridge.inference.sgmcmc.subsampling import Estimate, Estimator
 from tunbridge.model.model import Target
 
 _MEMORY = 0.999
@@ -32,9 +32,9 @@ class GradientNoise(Module):
 
     def estimate(
         self, estimator: Estimator, target: Target, anchor: PyTree, state: DynamicsState, batch: Data
-    ) -> tuple[Slope, PyTree]:
+    ) -> tuple[Estimate, PyTree]:
         """Gradient of a batch, and the memory after it."""
-        return estimator.slope(target, anchor, state.position, batch), state.noise
+        return estimator.estimate(target, anchor, state.position, batch), state.noise
 
     @abc.abstractmethod
     def brought(self, memory: PyTree, step_size: Array, metric: Metric | None, independence: Any) -> Any:
@@ -77,12 +77,12 @@ class Halves(GradientNoise):
 
     def estimate(
         self, estimator: Estimator, target: Target, anchor: PyTree, state: DynamicsState, batch: Data
-    ) -> tuple[Slope, PyTree]:
+    ) -> tuple[Estimate, PyTree]:
         """Mean of both halves, and a running mean of the variance estimated from their difference."""
         halves = tuning.halves(target, estimator, anchor, state.position, batch)
         fresh = tuning.variance(halves, target, batch)
         memory = jnp.maximum(1.0 - _MEMORY, 1.0 / (state.step + 1.0))
-        return Slope(*(jnp.mean(part, axis=0) for part in halves)), state.noise + memory * (fresh - state.noise)
+        return Estimate(*(jnp.mean(part, axis=0) for part in halves)), state.noise + memory * (fresh - state.noise)
 
     def brought(self, memory: PyTree, step_size: Array, metric: Metric | None, independence: Any) -> Any:
         """Share of the noise that heats the chain: batches of an epoch are not independent."""

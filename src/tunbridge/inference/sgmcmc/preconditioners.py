@@ -52,11 +52,11 @@ class Preconditioner(Module):
         return
 
     @abc.abstractmethod
-    def begin(self, like: Params, slope: Array, variance: Array) -> PyTree:
+    def begin(self, like: Params, gradient: Array, variance: Array) -> PyTree:
         """Memory before the first step, from the unknowns' shapes, a first gradient and the prior's variances."""
 
     @abc.abstractmethod
-    def follow(self, memory: PyTree, slope: Array, adapts: Array) -> PyTree:
+    def follow(self, memory: PyTree, gradient: Array, adapts: Array) -> PyTree:
         """Memory after a gradient; `adapts` says whether warm-up still lasts."""
 
     @abc.abstractmethod
@@ -75,11 +75,11 @@ class Preconditioner(Module):
 class Identity(Preconditioner):
     """All unknowns have the same step size."""
 
-    def begin(self, like: Params, slope: Array, variance: Array) -> PyTree:
+    def begin(self, like: Params, gradient: Array, variance: Array) -> PyTree:
         """Empty: nothing is remembered."""
         return ()
 
-    def follow(self, memory: PyTree, slope: Array, adapts: Array) -> PyTree:
+    def follow(self, memory: PyTree, gradient: Array, adapts: Array) -> PyTree:
         """Empty: nothing is remembered."""
         return memory
 
@@ -129,13 +129,13 @@ class RMSprop(Running):
     damping: float = eqx.field(default=1e-7, converter=float)
     forever: bool = eqx.field(default=False, static=True)
 
-    def begin(self, like: Params, slope: Array, variance: Array) -> Array:
+    def begin(self, like: Params, gradient: Array, variance: Array) -> Array:
         """Square of the first gradient."""
-        return slope**2
+        return gradient**2
 
-    def follow(self, memory: Array, slope: Array, adapts: Array) -> Array:
+    def follow(self, memory: Array, gradient: Array, adapts: Array) -> Array:
         """Updated running mean."""
-        return memory + self.share(adapts) * (slope**2 - memory)
+        return memory + self.share(adapts) * (gradient**2 - memory)
 
     def metric(self, memory: Array) -> Metric:
         """A from the running mean."""
@@ -161,15 +161,15 @@ class Adam(Running):
     damping: float = eqx.field(default=1e-8, converter=float)
     forever: bool = eqx.field(default=False, static=True)
 
-    def begin(self, like: Params, slope: Array, variance: Array) -> tuple[Array, Array]:
+    def begin(self, like: Params, gradient: Array, variance: Array) -> tuple[Array, Array]:
         """Running mean after the first gradient, and the weight that it lacks for having started at 0."""
-        return (1.0 - self.decay) * slope**2, jnp.full((), 1.0, slope.dtype) * self.decay
+        return (1.0 - self.decay) * gradient**2, jnp.full((), 1.0, gradient.dtype) * self.decay
 
-    def follow(self, memory: tuple[Array, Array], slope: Array, adapts: Array) -> tuple[Array, Array]:
+    def follow(self, memory: tuple[Array, Array], gradient: Array, adapts: Array) -> tuple[Array, Array]:
         """Updated running mean."""
         mean, lacks = memory
         share = self.share(adapts)
-        return mean + share * (slope**2 - mean), lacks * (1.0 - share)
+        return mean + share * (gradient**2 - mean), lacks * (1.0 - share)
 
     def metric(self, memory: tuple[Array, Array]) -> Metric:
         """A from the bias-corrected mean."""
@@ -196,15 +196,15 @@ class Fisher(Preconditioner):
     prior's variance.
     """
 
-    def begin(self, like: Params, slope: Array, variance: Array) -> Gathered:
+    def begin(self, like: Params, gradient: Array, variance: Array) -> Gathered:
         """Memory with the square of the first gradient, raised to its mean where below."""
-        first = jnp.maximum(slope**2, jnp.mean(slope**2))
-        return Gathered(first, jnp.zeros_like(slope), jnp.zeros((), slope.dtype), 1.0 / variance)
+        first = jnp.maximum(gradient**2, jnp.mean(gradient**2))
+        return Gathered(first, jnp.zeros_like(gradient), jnp.zeros((), gradient.dtype), 1.0 / variance)
 
-    def follow(self, memory: Gathered, slope: Array, adapts: Array) -> Gathered:
+    def follow(self, memory: Gathered, gradient: Array, adapts: Array) -> Gathered:
         """Memory with one more squared gradient since the last meeting."""
-        counts = adapts.astype(slope.dtype)
-        return memory._replace(total=memory.total + counts * slope**2, num=memory.num + counts)
+        counts = adapts.astype(gradient.dtype)
+        return memory._replace(total=memory.total + counts * gradient**2, num=memory.num + counts)
 
     def metric(self, memory: Gathered) -> Metric:
         """A from the mean that the chains agreed on."""
@@ -258,19 +258,19 @@ class Groups(Preconditioner):
             if not any(path.startswith(prefix) for path in paths):
                 raise InputError(f"prefixes of the paths {', '.join(paths)}", repr(prefix), "Name a group of these.")
 
-    def begin(self, like: Params, slope: Array, variance: Array) -> tuple[Array, PyTree]:
+    def begin(self, like: Params, gradient: Array, variance: Array) -> tuple[Array, PyTree]:
         """A factor for each unknown, and the memory of the inner preconditioner."""
 
         def factor(path: str) -> Any:
             fitting = [prefix for prefix in self.factors if path.startswith(prefix)]
             return self.factors[max(fitting, key=len)] if fitting else 1.0
 
-        leaves = [jnp.full(leaf.shape, factor(path), slope.dtype) for path, leaf in flatten_with_paths(like)]
-        return ravel(leaves), self.inner.begin(like, slope, variance)
+        leaves = [jnp.full(leaf.shape, factor(path), gradient.dtype) for path, leaf in flatten_with_paths(like)]
+        return ravel(leaves), self.inner.begin(like, gradient, variance)
 
-    def follow(self, memory: tuple[Array, PyTree], slope: Array, adapts: Array) -> tuple[Array, PyTree]:
+    def follow(self, memory: tuple[Array, PyTree], gradient: Array, adapts: Array) -> tuple[Array, PyTree]:
         """Updated memory of the inner preconditioner."""
-        return memory[0], self.inner.follow(memory[1], slope, adapts)
+        return memory[0], self.inner.follow(memory[1], gradient, adapts)
 
     def metric(self, memory: tuple[Array, PyTree]) -> Metric:
         """A of the inner preconditioner, times the factors."""

@@ -15,7 +15,7 @@ from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.recorded import Recorded
-from tunbridge.inference.sampler import Info, Sampler, shapes
+from tunbridge.inference.sampler import Info, check_kept, joined, kept, shapes
 from tunbridge.inference.sgmcmc import dynamics, temperature, tuning
 from tunbridge.inference.sgmcmc.corrections import Correction
 from tunbridge.inference.sgmcmc.moves import Move, redrawn
@@ -32,7 +32,7 @@ from tunbridge.runtime.schedules import Constant, Pacing
 _BIASED = ": what its steps get wrong stays as a bias."
 
 
-class StochasticGradient(Sampler):
+class StochasticGradient(Iterative):
     """A sampler whose step uses one minibatch. Subclasses choose the dynamics; the fields are described there."""
 
     step_size: float | None = None
@@ -71,12 +71,12 @@ class StochasticGradient(Sampler):
 
     @property
     def steps(self) -> StepSize:
-        """The source of the step size: given, or measured in warm-up."""
+        """The source of the step size, given or measured in warm-up."""
         return MeasuredStep() if self.step_size is None else GivenStep(self.step_size)
 
     @property
     def metric(self) -> Preconditioner:
-        """The preconditioner in use: the one given, else the default of the step size."""
+        """The preconditioner in use, the one given or else the default of the step size."""
         return self.steps.preconditioner if self.preconditioner is None else self.preconditioner
 
     @property
@@ -85,9 +85,9 @@ class StochasticGradient(Sampler):
         return 1
 
     @property
-    def subsamples(self) -> bool:
-        """True: each step uses one minibatch."""
-        return True
+    def duration(self) -> Run:
+        """The chains, warm-up and draws of a run."""
+        return self.run
 
     def within(self, gradients: int, rows: int) -> Self:
         """The same method with chains that share a budget of gradients, in batches of at most 128 rows."""
@@ -98,13 +98,9 @@ class StochasticGradient(Sampler):
         """The batch size: `run.batch_size`, else at most 128 rows."""
         return min(num, BATCH) if self.run.batch_size is None else self.run.batch_size
 
-    def start(self, key: Key, target: Target, batch: Data) -> Params:
-        """Start at the network's own initial weights, with all other unknowns at their prior medians."""
-        return Iterative.start(self, key, target, batch)
-
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
         """InputError if a part cannot handle the model or the batches."""
-        super().check(model, data, options)
+        check_kept(self.run, model)
         self.metric.check(shapes(model))
         for move in self.moves:
             move.check(model)
@@ -164,15 +160,17 @@ class StochasticGradient(Sampler):
 
     def keep(self, target: Target, state: DynamicsState) -> PyTree:
         """The position or the outputs, and the temperature of each array of unknowns."""
-        return super().keep(target, state), temperature.of_arrays(target.model, state.heat)
+        return kept(self.run, target, state.position), temperature.of_arrays(target.model, state.heat)
 
     def posterior(self, model: Model, data: Data, traces: list[Trace], key: Key) -> Chains | Recorded:
         """The draws of all chains, without those of exploration phases, with the kinetic temperatures at each."""
         num = min(len(trace.kept[1]) for trace in traces)
         chosen = np.flatnonzero(self.schedule.samples((1 + np.arange(num)) * self.run.thin - 1))
         selected = [jax.tree.map(lambda leaf: leaf[chosen], (trace.kept, trace.info)) for trace in traces]
-        kept = [trace._replace(kept=part[0], info=info) for trace, (part, info) in zip(traces, selected, strict=True)]
-        chains = super().posterior(model, data, kept, key)
+        sampled = [
+            trace._replace(kept=part[0], info=info) for trace, (part, info) in zip(traces, selected, strict=True)
+        ]
+        chains = joined(self.run, model, data, sampled, key, self.notes(traces))
         warmth = temperature.stats(model, np.stack([np.asarray(part[1]) for part, _ in selected]))
         return dataclasses.replace(chains, stats={**chains.stats, **warmth})
 

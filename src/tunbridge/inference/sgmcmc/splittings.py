@@ -37,7 +37,7 @@ class Motion(NamedTuple):
 class Push(NamedTuple):
     """The gradient, the noise and the step size of one step."""
 
-    slope: Array
+    gradient: Array
     """An estimate of the gradient of the log posterior."""
     step_size: Array
     metric: Metric | None
@@ -77,7 +77,7 @@ class Overdamped(Splitting):
 
     def advance(self, motion: Motion, push: Push) -> Motion:
         """Motion after one step."""
-        r = push.slope + _spread(push, push.noise)
+        r = push.gradient + _spread(push, push.noise)
         return Motion(motion.position + push.step_size * times(push.metric, r), r, motion.friction, push.step_size)
 
     def unit(self, friction: Array) -> Array:
@@ -97,7 +97,7 @@ class Euler(Splitting):
 
     def advance(self, motion: Motion, push: Push) -> Motion:
         """Motion after one step."""
-        r = push.slope + (1.0 - motion.friction) * _carried(motion, push) + _spread(push, push.noise)
+        r = push.gradient + (1.0 - motion.friction) * _carried(motion, push) + _spread(push, push.noise)
         return Motion(motion.position + push.step_size * times(push.metric, r), r, motion.friction, push.step_size)
 
     def unit(self, friction: Array) -> Array:
@@ -114,7 +114,7 @@ class BAOAB(Splitting):
 
     def advance(self, motion: Motion, push: Push) -> Motion:
         """Motion after one step."""
-        r = _carried(motion, push) + push.slope
+        r = _carried(motion, push) + push.gradient
         drift = 0.5 * push.step_size
         position = motion.position + drift * times(push.metric, r)
         kept = 1.0 - motion.friction
@@ -141,7 +141,7 @@ class Thermostat(Splitting):
 
     def advance(self, motion: Motion, push: Push) -> Motion:
         """Motion after one step."""
-        r = push.slope + (1.0 - motion.friction) * _carried(motion, push) + _spread(push, push.noise)
+        r = push.gradient + (1.0 - motion.friction) * _carried(motion, push) + _spread(push, push.noise)
         position = motion.position + push.step_size * times(push.metric, r)
         return Motion(position, r, _friction(motion.friction, r, push, push.step_size), push.step_size)
 
@@ -156,7 +156,7 @@ class BADODAB(Splitting):
     def advance(self, motion: Motion, push: Push) -> Motion:
         """Motion after one step."""
         drift = 0.5 * push.step_size
-        r = _carried(motion, push) + push.slope
+        r = _carried(motion, push) + push.gradient
         position = motion.position + drift * times(push.metric, r)
         alpha = _friction(motion.friction, r, push, drift)
         safe = jnp.where(jnp.abs(alpha) < 1e-6, 1e-6, alpha)

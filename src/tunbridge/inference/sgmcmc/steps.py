@@ -109,7 +109,7 @@ class GivenStep(StepSize):
 
     @property
     def preconditioner(self) -> Preconditioner:
-        """The identity: the step size is in the units of the weights."""
+        """The identity, as the step size is in the units of the weights."""
         return Identity()
 
     def of(self, state: DynamicsState) -> Any:

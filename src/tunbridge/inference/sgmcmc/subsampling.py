@@ -19,10 +19,10 @@ from tunbridge.inference.sgmcmc.everything import Everything
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.loop import Options
 
-__all__ = ["SVRG", "ControlVariate", "Estimator", "Plain", "Slope"]
+__all__ = ["SVRG", "ControlVariate", "Estimate", "Estimator", "Plain"]
 
 
-class Slope(NamedTuple):
+class Estimate(NamedTuple):
     """An estimate of the log density, and of its gradient."""
 
     log_density: Array
@@ -46,27 +46,27 @@ class Estimator(Module):
         return memory
 
     @abc.abstractmethod
-    def slope(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Slope:
+    def estimate(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Estimate:
         """Estimate of the log density and its gradient from a batch."""
 
 
-def _estimate(target: Target, position: Array, batch: Data) -> Slope:
+def _estimate(target: Target, position: Array, batch: Data) -> Estimate:
     value, gradient = jax.value_and_grad(target.log_density)(unravel(shapes(target.model), position), batch)
-    return Slope(value, ravel(gradient))
+    return Estimate(value, ravel(gradient))
 
 
-def _likelihood_estimate(target: Target, position: Array, batch: Data) -> Slope:
+def _likelihood_estimate(target: Target, position: Array, batch: Data) -> Estimate:
     def tempered(params: Params) -> Array:
         return target.log_likelihood(params, batch) / target.temperature
 
     value, gradient = jax.value_and_grad(tempered)(unravel(shapes(target.model), position))
-    return Slope(value, ravel(gradient))
+    return Estimate(value, ravel(gradient))
 
 
 class Plain(Estimator):
     r""":math:`\frac{N}{n} \sum_{i \in \text{batch}} \nabla \log p(y_i \mid w) + \nabla \log p(w)`."""
 
-    def slope(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Slope:
+    def estimate(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Estimate:
         """Estimate of the log density and its gradient from a batch."""
         return _estimate(target, position, batch)
 
@@ -79,11 +79,11 @@ class Anchor(NamedTuple):
     gradient: Array
 
 
-def _anchored(target: Target, anchor: Anchor, position: Array, batch: Data) -> Slope:
+def _anchored(target: Target, anchor: Anchor, position: Array, batch: Data) -> Estimate:
     """The gradient of all rows at the anchor, plus its change since then as estimated from the batch."""
     here, there = _estimate(target, position, batch), _likelihood_estimate(target, anchor.position, batch)
     value = here.log_density + (anchor.log_likelihood - there.log_density)
-    return Slope(value, here.gradient + (anchor.gradient - there.gradient))
+    return Estimate(value, here.gradient + (anchor.gradient - there.gradient))
 
 
 @jax.jit
@@ -128,7 +128,7 @@ class ControlVariate(Estimator):
         target = Target(model, float(rows.num))
         return dataclasses.replace(self, point=None, anchor=_anchor_at(target, rows, ravel(params)))
 
-    def slope(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Slope:
+    def estimate(self, target: Target, memory: PyTree, position: Array, batch: Data) -> Estimate:
         """Estimate of the log density and its gradient from a batch."""
         anchor = self.anchor._replace(
             log_likelihood=self.anchor.log_likelihood / target.temperature,
@@ -169,6 +169,6 @@ class SVRG(Estimator):
         """Anchor at the chain's position if a move is due, else the old one."""
         return jax.lax.cond(step % self.every == 0, lambda: _anchor_at(target, self.rows, position), lambda: memory)
 
-    def slope(self, target: Target, memory: Anchor, position: Array, batch: Data) -> Slope:
+    def estimate(self, target: Target, memory: Anchor, position: Array, batch: Data) -> Estimate:
         """Estimate of the log density and its gradient from a batch."""
         return _anchored(target, memory, position, batch)

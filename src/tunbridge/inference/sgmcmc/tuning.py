@@ -25,7 +25,7 @@ from tunbridge.core.types import Key, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.sampler import shapes
 from tunbridge.inference.sgmcmc.preconditioners import Metric
-from tunbridge.inference.sgmcmc.subsampling import Estimator, Slope
+from tunbridge.inference.sgmcmc.subsampling import Estimate, Estimator
 from tunbridge.model.model import Target
 
 _PERCENT = (40, 60, 80)
@@ -84,15 +84,17 @@ class Tuning(NamedTuple):
         return self.left == NUM_MEETINGS
 
 
-def begin(variance: Array, slope: Array, measured: Measured, step_size: Array, warmup: Array, refuge: PyTree) -> Tuning:
+def begin(
+    variance: Array, gradient: Array, measured: Measured, step_size: Array, warmup: Array, refuge: PyTree
+) -> Tuning:
     """Memory before the first step."""
     left = jnp.where(warmup > 0, NUM_MEETINGS, 0).astype(jnp.int32)
-    return Tuning(step_size, measured, variance, slope**2, left, refuge, jnp.ones_like(step_size))
+    return Tuning(step_size, measured, variance, gradient**2, left, refuge, jnp.ones_like(step_size))
 
 
-def descent(tuning: Tuning, slope: Array) -> tuple[Tuning, Metric]:
+def descent(tuning: Tuning, gradient: Array) -> tuple[Tuning, Metric]:
     """Memory with this gradient, and a metric in which gradient steps have the prior's scale and noise is no larger."""
-    squares = _MEMORY * tuning.squares + (1.0 - _MEMORY) * slope**2
+    squares = _MEMORY * tuning.squares + (1.0 - _MEMORY) * gradient**2
     stiffness = jnp.maximum(jnp.sqrt(squares / tuning.variance), 1.0 / tuning.variance)
     return tuning._replace(squares=squares), Metric(1.0 / stiffness, jnp.sqrt(stiffness))
 
@@ -137,7 +139,7 @@ def measure(
     """Largest curvature here for this batch, and the gradient noise of the noisiest group of unknowns."""
 
     def gradient(position: Array) -> Array:
-        return estimator.slope(target, anchor, position, batch).gradient
+        return estimator.estimate(target, anchor, position, batch).gradient
 
     curvature = scales.curvature(key, gradient, position, metric.scale)
     if batch.capacity < 2:
@@ -147,7 +149,7 @@ def measure(
     return Measured(curvature, jnp.max(jnp.stack([jnp.mean(group) for group in groups])))
 
 
-def halves(target: Target, estimator: Estimator, anchor: PyTree, position: Array, batch: Data) -> Slope:
+def halves(target: Target, estimator: Estimator, anchor: PyTree, position: Array, batch: Data) -> Estimate:
     """Estimates from the two halves of a batch, its even and its odd rows, with a leading axis."""
     half = batch.capacity // 2
 
@@ -157,10 +159,10 @@ def halves(target: Target, estimator: Estimator, anchor: PyTree, position: Array
     count = None if batch.count is None else jnp.maximum((batch.count + jnp.array([1, 0])) // 2, 1)
     weight = None if batch.weight is None else halved(batch.weight)
     parts = batch.with_rows(halved(batch.x), halved(batch.y), weight, count)
-    return jax.lax.map(lambda part: estimator.slope(target, anchor, position, part), parts)
+    return jax.lax.map(lambda part: estimator.estimate(target, anchor, position, part), parts)
 
 
-def variance(halves: Slope, target: Target, batch: Data) -> Array:
+def variance(halves: Estimate, target: Target, batch: Data) -> Array:
     """Variance of the whole batch's gradient, for rows drawn without replacement."""
     left = 1.0 - jnp.minimum(batch.num / target.num, 1.0)
     return left * ((halves.gradient[0] - halves.gradient[1]) / 2.0) ** 2

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -18,6 +18,7 @@ from tunbridge.core.declared import Count, Module, checked
 from tunbridge.core.errors import InputError, NumericalError, Result
 from tunbridge.core.tree import all_finite, strong
 from tunbridge.core.types import Key, Params, Scalar
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.vi.families import Diagonal, Family
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.inference.vi.variational import Variational
@@ -63,11 +64,18 @@ class ADVI(Variational):
     True
     """
 
+    promises: ClassVar[Promises] = {  # mean-field
+        "linear": ("diagonal", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
+
     family: Family = Diagonal()
 
     @property
     def form(self) -> Family:
-        """The family of q: the field `family`."""
+        """The field `family`."""
         return self.family
 
     def approximate(
@@ -118,7 +126,7 @@ class _OnDensity(Variational):
 
     @property
     def form(self) -> Family:
-        """The family of q: the field `family`."""
+        """The field `family`."""
         return self.family
 
     def start(self, key: Key, target: Any, batch: Data) -> Params:

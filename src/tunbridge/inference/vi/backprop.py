@@ -1,19 +1,22 @@
 """Bayes by Backprop, as published."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.data import Data
-from tunbridge.core.positive import softplus, sum_log
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, Scalar
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import Start
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
+from tunbridge.inference.vi.positive import softplus, sum_log
 from tunbridge.inference.vi.spreads import LOG_2PI, Diagonal, Spread
 from tunbridge.inference.vi.variational import Variational
 from tunbridge.model.model import Target
@@ -41,15 +44,24 @@ class BayesByBackprop(Variational):
         As for `tunbridge.MeanField`.
     """
 
+    promises: ClassVar[Promises] = {  # independent weights
+        "linear": ("diagonal", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
+
     divergence: Divergence = eqx.field(default=KL(closed=False), kw_only=True)
     point: Start = eqx.field(default=None, kw_only=True)
 
     @property
     def form(self) -> Family:
-        """Independent unknowns: a diagonal covariance."""
+        """A diagonal covariance, of independent unknowns."""
         return families.Diagonal()
 
-    def slopes(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
+    def loss_and_gradient(
+        self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array
+    ) -> tuple[Scalar, Gaussian]:
         """F / N and the paper's updates, averaged over draws."""
         if self.num_samples == 1:
             return self._deltas(key, target, q, batch, share)

@@ -56,7 +56,7 @@ class Diagonal(Family):
 
     @property
     def diagonal(self) -> bool:
-        """True: its covariance has a diagonal part."""
+        """True, as its covariance has a diagonal part."""
         return True
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:
@@ -103,7 +103,7 @@ class LowRank(Family):
 
     @property
     def diagonal(self) -> bool:
-        """True: its covariance has a diagonal part."""
+        """True, as its covariance has a diagonal part."""
         return True
 
     def around(self, key: Key, mean: Params, sds: Params, layout: PyTree) -> Gaussian:

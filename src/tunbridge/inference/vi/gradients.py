@@ -168,7 +168,7 @@ class LocalReparameterised(_Rows):
 
     @property
     def once(self) -> bool:
-        """True: a weight may meet only one position of a row."""
+        """True, as a weight may meet only one position of a row."""
         return True
 
     def besides(self, target: Target, q: Gaussian, params: Params, noise: tuple) -> tuple[Params, Any]:
@@ -193,7 +193,7 @@ class Flipout(_Rows):
 
     @property
     def once(self) -> bool:
-        """False: a row has the same signs at all its positions."""
+        """False, as a row has the same signs at all its positions."""
         return False
 
     def besides(self, target: Target, q: Gaussian, params: Params, noise: tuple) -> tuple[Params, Any]:

@@ -1,6 +1,6 @@
 """Improved variational online Newton: a natural gradient at the cost of Adam."""
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,6 +14,7 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.point.descent import Info
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import AroundPoint
 from tunbridge.inference.vi.families import Family
@@ -62,6 +63,13 @@ class IVON(AroundPoint):
         As for `tunbridge.MeanField`.
     """
 
+    promises: ClassVar[Promises] = {  # independent weights
+        "linear": ("diagonal", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
+
     step_size: float = eqx.field(default=0.1, converter=float, kw_only=True)
     beta_1: float = eqx.field(default=0.9, converter=float, kw_only=True)
     beta_2: float = eqx.field(default=0.9999, converter=float, kw_only=True)
@@ -77,7 +85,7 @@ class IVON(AroundPoint):
 
     @property
     def form(self) -> Family:
-        """Independent unknowns: a diagonal covariance."""
+        """A diagonal covariance, of independent unknowns."""
         return families.Diagonal()
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> IVONState:

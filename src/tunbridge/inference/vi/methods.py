@@ -1,7 +1,10 @@
 """Variational methods, one for each family of q."""
 
+from typing import ClassVar
+
 import equinox as eqx
 
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.families import Family
@@ -37,12 +40,19 @@ class MeanField(Variational):
         Length of training; with `patience`, until the bound stops rising.
     """
 
+    promises: ClassVar[Promises] = {  # independent weights
+        "linear": ("diagonal", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
+
     gradient: Gradient = eqx.field(default=LocalReparameterised(), kw_only=True)
     divergence: Divergence = eqx.field(default=KL(), kw_only=True)
 
     @property
     def form(self) -> Family:
-        """Independent unknowns: a diagonal covariance."""
+        """A diagonal covariance, of independent unknowns."""
         return families.Diagonal()
 
 
@@ -56,6 +66,13 @@ class LowRank(Variational):
     gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
+
+    promises: ClassVar[Promises] = {  # its rank of ten exceeds the number of weights
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("biased", 0.12),
+        "logistic": ("biased", 0.12),
+        "tanh_unit": ("mean", 0.3),
+    }
 
     rank: int = eqx.field(default=10, static=True)
     gradient: Gradient = eqx.field(default=LocalReparameterised(), kw_only=True)
@@ -79,6 +96,13 @@ class MatrixNormalVI(Variational):
         As for `tunbridge.MeanField`.
     """
 
+    promises: ClassVar[Promises] = {  # the bias is independent of the weights
+        "linear": ("mean", 0.12),
+        "linear_unknown": ("mean", 0.2),
+        "logistic": ("mean", 0.2),
+        "tanh_unit": ("mean", 0.5),
+    }
+
     @property
     def form(self) -> Family:
         """Matrix-variate normal weight matrices."""
@@ -97,6 +121,13 @@ class FullRank(Variational):
     gradient, divergence, kl_weights, num_samples, step_size, optimiser, decay, point, initial_sd, train
         As for `tunbridge.MeanField`.
     """
+
+    promises: ClassVar[Promises] = {  # normal although the posterior is not
+        "linear": ("exact", 0.12),
+        "linear_unknown": ("biased", 0.12),
+        "logistic": ("biased", 0.12),
+        "tanh_unit": ("mean", 0.3),
+    }
 
     @property
     def form(self) -> Family:

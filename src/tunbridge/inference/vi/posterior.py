@@ -57,7 +57,7 @@ class VariationalGaussian(Posterior):
 
     @property
     def num_parameters(self) -> int:
-        """Number of parameters of q: twice the unknowns if they are independent."""
+        """Number of parameters of q, twice the unknowns if they are independent."""
         return self.q.num_parameters
 
     def elbo(self, data: Data, *, key: Key | None = None, num: int = DRAWS) -> Bound:

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from tunbridge.core.declared import Module
-from tunbridge.core.positive import inverse_softplus, softplus, sum_log
 from tunbridge.core.random import normal, split
 from tunbridge.core.types import Key, PyTree, Scalar
+from tunbridge.inference.vi.positive import inverse_softplus, softplus, sum_log
 
 LOG_2PI = math.log(2.0 * math.pi)
 
@@ -124,7 +124,7 @@ class Dense(Spread):
 
     @property
     def flat(self) -> bool:
-        """True: a flat vector."""
+        """True, as it covers a flat vector."""
         return True
 
     @property
@@ -172,7 +172,7 @@ class LowRankDiagonal(Spread):
 
     @property
     def flat(self) -> bool:
-        """True: a flat vector."""
+        """True, as it covers a flat vector."""
         return True
 
     @property

@@ -78,7 +78,7 @@ class Variational(AroundPoint):
 
     def step(self, key: Key, target: Target, state: VariationalState, batch: Data) -> tuple[VariationalState, Info]:
         """Take one step of the optimiser."""
-        loss, gradient = self.slopes(key, target, state.q, batch, self.share(target, batch, state.step))
+        loss, gradient = self.loss_and_gradient(key, target, state.q, batch, self.share(target, batch, state.step))
         optimiser = self._optax(self.decay(state.step / self.train.steps))
         updates, memory = optimiser.update(gradient, state.optimiser, state.q)
         q = optax.apply_updates(state.q, updates)
@@ -93,7 +93,9 @@ class Variational(AroundPoint):
         num = jnp.ceil(target.num / batch.num)
         return num * self.kl_weights.share(jnp.mod(step, num.astype(step.dtype)), num)
 
-    def slopes(self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array) -> tuple[Scalar, Gaussian]:
+    def loss_and_gradient(
+        self, key: Key, target: Target, q: Gaussian, batch: Data, share: Array
+    ) -> tuple[Scalar, Gaussian]:
         """Minus the bound / N from some draws, and its gradient with respect to the parameters of q."""
         return jax.value_and_grad(lambda q: -self.bound(key, target, q, batch, share) / target.num)(q)
 

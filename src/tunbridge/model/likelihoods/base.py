@@ -39,7 +39,7 @@ class Noisy(Module):
     @property
     @abc.abstractmethod
     def numbers(self) -> PyTree:
-        """The likelihood's own parameters, each a value or a prior: a spec of `tunbridge.model.transforms`."""
+        """The likelihood's own parameters, each a value or a prior, as a spec of `tunbridge.model.transforms`."""
 
     def sample_noise(self, key: Key) -> PyTree:
         """Draw the unknown parameters from their priors, as real coordinates."""
@@ -119,7 +119,7 @@ class OneScale(Noisy, OfNumbers):
 
     @property
     def numbers(self) -> PyTree:
-        """The noise scale: a value or a prior."""
+        """The noise scale, a value or a prior."""
         return self.scale
 
     def num_outputs(self, y: Array) -> int:

@@ -35,7 +35,7 @@ class Categorical(Noisy, OfClasses):
 
     @property
     def numbers(self) -> PyTree:
-        """The temperature: a value or a prior."""
+        """The temperature, a value or a prior."""
         return self.temperature
 
     def num_classes(self, y: Array) -> int:

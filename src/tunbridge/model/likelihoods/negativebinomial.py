@@ -37,7 +37,7 @@ class NegativeBinomial(Noisy, OfCounts):
 
     @property
     def numbers(self) -> PyTree:
-        """The concentration: a value or a prior."""
+        """The concentration, a value or a prior."""
         return self.concentration
 
     def num_outputs(self, y: Array) -> int:

@@ -63,7 +63,7 @@ class Ordinal(Noisy, OfClasses):
 
     @property
     def numbers(self) -> PyTree:
-        """The cutpoints: values or priors."""
+        """The cutpoints, values or priors."""
         if self.cutpoints is None:
             raise InputError("a number of classes", "Ordinal()", "Say Ordinal(5), or fit it to data.")
         return self.cutpoints

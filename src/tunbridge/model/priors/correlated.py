@@ -34,7 +34,7 @@ class _Correlated(AbstractPrior):
 
     @property
     def gaussian(self) -> bool:
-        """Return True: the weights are normal."""
+        """True, as the weights are normal."""
         return True
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:

@@ -48,7 +48,7 @@ class Gates(Independent):
 
     @property
     def gaussian(self) -> bool:
-        """Return True: raw coordinates are normal."""
+        """True, as raw coordinates are normal."""
         return True
 
     def law(self) -> dist.Distribution:

@@ -77,7 +77,7 @@ class Grouped(AbstractPrior):
 
     @property
     def gaussian(self) -> bool:
-        """Return True: raw coordinates are normal."""
+        """True, as raw coordinates are normal."""
         return True
 
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:

@@ -21,7 +21,7 @@ class LogUniform(AbstractPrior):
 
     @property
     def proper(self) -> bool:
-        """Return False: the density does not integrate to one."""
+        """False, as the density does not integrate to one."""
         return False
 
     def log_prob(self, raw: PyTree, scales: PyTree, layout: PyTree) -> Scalar:

@@ -100,7 +100,7 @@ class MatrixNormal(AbstractPrior):
 
     @property
     def gaussian(self) -> bool:
-        """Return True: the weights are normal."""
+        """True, as the weights are normal."""
         return True
 
     def bind(self, weights: PyTree, layout: PyTree) -> "MatrixNormal":

@@ -34,7 +34,7 @@ class Normal(Independent):
 
     @property
     def gaussian(self) -> bool:
-        """Return True: raw coordinates are normal."""
+        """True, as raw coordinates are normal."""
         return True
 
     def law(self) -> Distribution:

@@ -52,7 +52,7 @@ class Laplace(Independent):
         return jnp.abs(r)
 
     def corners(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
-        """Slope of -log p beside its corner at 0: 1 / b per weight, or 1 where b is unknown (non-centred)."""
+        """One-sided derivative of -log p at its kink at 0: 1 / b per weight, or 1 where b is unknown (non-centred)."""
         leaf_scales = jax.tree.map(lambda _: 1.0, raw) if scales else self._deviations(raw, scales, layout)
         return jax.tree.map(lambda leaf, s: jnp.full_like(leaf, 1.0 / s), raw, leaf_scales)
 

@@ -59,7 +59,7 @@ class ProcessPredictive(AbstractPredictive):
 
     @property
     def variance(self) -> Any:
-        """Variance of y: aleatoric plus epistemic."""
+        """Variance of y, aleatoric plus epistemic."""
         return self.total
 
     @property

@@ -29,7 +29,7 @@ def _agree(one, other):
 
 
 @pytest.mark.slow
-def test_a_block_and_its_slopes_are_those_of_its_layers():
+def test_a_block_and_its_gradients_are_those_of_its_layers():
     """With a stride, a projection and a sum: every kind of kernel."""
     block, x, along = _weights()["stages"][1][0], _normal(1, 2, 8, 8, 16), _normal(2, 2, 4, 4, 32)
 
@@ -43,7 +43,7 @@ def test_a_block_and_its_slopes_are_those_of_its_layers():
 
 
 @pytest.mark.slow
-def test_a_network_and_its_slopes_are_the_same_for_chains_side_by_side():
+def test_a_network_and_its_gradients_are_the_same_for_chains_side_by_side():
     weights, x, along = _weights(2), _normal(1, 2, *IMAGES.shape), _normal(2, 3, 3)
 
     def found(network):
@@ -90,8 +90,8 @@ def test_numbers_of_pixels_are_as_good_as_floats():
 
 def test_a_method_that_differentiates_forwards_is_told_so():
     def curvature(weights, x):
-        slope = jax.grad(lambda w: jnp.sum(FUSED.apply(w, x)))
-        return jax.jvp(slope, (weights,), (weights,))
+        gradient = jax.grad(lambda w: jnp.sum(FUSED.apply(w, x)))
+        return jax.jvp(gradient, (weights,), (weights,))
 
     with pytest.raises(tb.InputError, match="first-order gradients by backpropagation"):
         jax.eval_shape(curvature, _weights(), IMAGES)

@@ -42,24 +42,24 @@ def test_the_variance_of_a_normal_weight_is_the_square_of_its_scale(name, key, x
     """The scale that the density and the coordinates tell: raw coordinates are normal, and weights linear in them."""
 
     def ask(prior, layout, raw, scales):
-        slope = jax.grad(lambda raw: -prior.log_prob(raw, scales, layout))(raw)
-        return prior.variances(raw, scales, layout), prior.weights(raw, scales, layout), raw, slope
+        gradient = jax.grad(lambda raw: -prior.log_prob(raw, scales, layout))(raw)
+        return prior.variances(raw, scales, layout), prior.weights(raw, scales, layout), raw, gradient
 
-    found, weights, raw, slope = asked(name, key, ask)
+    found, weights, raw, gradient = asked(name, key, ask)
     assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, raw)
-    np.testing.assert_allclose(ravel(found), ravel(weights) ** 2 / (ravel(raw) * ravel(slope)), rtol=1e-6)
+    np.testing.assert_allclose(ravel(found), ravel(weights) ** 2 / (ravel(raw) * ravel(gradient)), rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", quick(MIXTURES, ("hierarchical",)))
-def test_the_variance_of_a_mixture_is_minus_w_over_the_slope(name, key, x64):
+def test_the_variance_of_a_mixture_is_minus_w_over_the_gradient(name, key, x64):
     def ask(prior, layout, raw, scales):
         weights = prior.weights(raw, scales, layout)
-        slope = jax.grad(lambda w: prior.log_prob(prior.raw(w, scales, layout), scales, layout))(weights)
-        return prior.variances(raw, scales, layout), weights, slope
+        gradient = jax.grad(lambda w: prior.log_prob(prior.raw(w, scales, layout), scales, layout))(weights)
+        return prior.variances(raw, scales, layout), weights, gradient
 
-    found, weights, slope = asked(name, key, ask)
+    found, weights, gradient = asked(name, key, ask)
     assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, weights)
-    np.testing.assert_allclose(ravel(found), -ravel(weights) / ravel(slope), rtol=1e-6)
+    np.testing.assert_allclose(ravel(found), -ravel(weights) / ravel(gradient), rtol=1e-6)
 
 
 def test_each_part_has_its_own_variances(key):
@@ -115,17 +115,17 @@ AT_ZERO = {
 
 @pytest.mark.parametrize("name", AT_ZERO)
 def test_variances_are_finite_at_zero_where_they_have_their_limit(name):
-    """In 32 bits, and so have their slopes."""
+    """In 32 bits, and so have their gradients."""
     prior, wanted = AT_ZERO[name]
 
     def asked(leaf):
         found = prior.variances(leaf, (), LAYOUT)["w"]
         return jnp.sum(found), found
 
-    slopes, found = jax.jit(jax.grad(asked, has_aux=True))(LEAF)
+    gradients, found = jax.jit(jax.grad(asked, has_aux=True))(LEAF)
     np.testing.assert_allclose(found[0, 2], wanted, rtol=1e-4)
     np.testing.assert_allclose(found[1, 0], wanted, rtol=1e-4, atol=1e-5)
-    assert np.isfinite(np.asarray(ravel((slopes, found)))).all()
+    assert np.isfinite(np.asarray(ravel((gradients, found)))).all()
 
 
 @pytest.mark.slow
@@ -138,8 +138,8 @@ def test_a_law_of_ones_own_has_variances_too():
 @pytest.mark.slow
 def test_variances_follow_unknown_scales(x64):
     prior = priors.Normal(dist.HalfNormal(1.0))
-    slope = jax.grad(lambda u: jnp.sum(prior.variances(LEAF, (u,), LAYOUT)["w"]))(jnp.log(0.7))
-    assert float(slope) == pytest.approx(6 * 2 * 0.7**2)
+    gradient = jax.grad(lambda u: jnp.sum(prior.variances(LEAF, (u,), LAYOUT)["w"]))(jnp.log(0.7))
+    assert float(gradient) == pytest.approx(6 * 2 * 0.7**2)
 
 
 @pytest.mark.parametrize("name", CORRELATED)
@@ -189,8 +189,8 @@ def test_the_density_of_scales_without_the_jacobian_is_that_of_their_values(name
 
     difference, scales = asked(name, key, ask)
     real = np.concatenate([np.ravel(u) for u in jax.tree.leaves(scales)] or [np.zeros(0)])
-    log_slope = log_expit(real) + log_expit(-real) if name == "spike and slab" else real
-    assert float(difference) == pytest.approx(log_slope.sum(), abs=1e-9)
+    log_derivative = log_expit(real) + log_expit(-real) if name == "spike and slab" else real
+    assert float(difference) == pytest.approx(log_derivative.sum(), abs=1e-9)
 
 
 def test_a_half_cauchy_has_its_density_without_the_jacobian_however_far(x64):

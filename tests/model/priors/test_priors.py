@@ -240,7 +240,7 @@ def _zoo(name, key):
 
 
 @pytest.mark.parametrize("name", quick(zoo.PRIORS, zoo.QUICK))
-def test_every_prior_keeps_the_protocol_and_has_finite_slopes_at_zero_and_far_away(name, key):
+def test_every_prior_keeps_the_protocol_and_has_finite_gradients_at_zero_and_far_away(name, key):
     prior, weights, layout = _zoo(name, key)
     assert isinstance(prior, Prior)
     assert prior.proper
@@ -253,20 +253,20 @@ def test_every_prior_keeps_the_protocol_and_has_finite_slopes_at_zero_and_far_aw
         def density(raw, scales):
             return prior.log_prob(raw, scales, layout) + prior.log_hyper(scales)
 
-        def slope(far):
+        def gradient(far):
             return jax.grad(density, argnums=(0, 1))(jax.tree.map(lambda leaf: jnp.full_like(leaf, far), raw), medians)
 
-        slopes = jax.vmap(slope)(jnp.array([0.0, 1e6, -1e6]))
+        gradients = jax.vmap(gradient)(jnp.array([0.0, 1e6, -1e6]))
         back = prior.raw(made, scales, layout)
-        return raw, back, scales, medians, prior.values(scales), density(raw, scales), slopes
+        return raw, back, scales, medians, prior.values(scales), density(raw, scales), gradients
 
-    raw, back, scales, medians, values, density, slopes = jax.jit(ask)(prior, key)
+    raw, back, scales, medians, values, density, gradients = jax.jit(ask)(prior, key)
     assert jax.tree.map(jnp.shape, raw) == jax.tree.map(jnp.shape, weights)
     assert jax.tree.map(jnp.shape, medians) == jax.tree.map(jnp.shape, scales)
     assert jax.tree.structure(medians) == jax.tree.structure(scales)
     np.testing.assert_allclose(ravel(back), ravel(raw), rtol=1e-4)
     assert all((np.asarray(value) > 0).all() for value in jax.tree.leaves(values))
-    assert np.isfinite(np.asarray(ravel((density, slopes)))).all()
+    assert np.isfinite(np.asarray(ravel((density, gradients)))).all()
 
 
 @pytest.mark.parametrize("name", zoo.PRIORS)

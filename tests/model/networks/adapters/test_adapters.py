@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from model.networks import torch_recorded
+from model.networks.adapters.torch import torch_recorded
 from tunbridge.core import tree
 
 WIDTHS = (3, 5, 4, 2)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from model.networks.test_adapters import WEIGHTS, X
+from model.networks.adapters.test_adapters import WEIGHTS, X
 from tunbridge.model.networks.adapters.torch.functions import ACTIVATIONS
 from tunbridge.model.networks.adapters.torch.layers import LAYERS
 

@@ -64,8 +64,8 @@ def test_the_step_is_measured_from_the_gradients_of_rows(key, x64):
         posterior = method.fit(model((), tb.likelihoods.Gaussian(1.0), tb.priors.Normal(10.0)), data, key=key)
     columns = np.concatenate([np.ones((200, 1)), data.x], axis=1)
     residuals = np.asarray(data.y)[:, 0] - columns @ ravel(posterior.mean.weights)
-    slopes = residuals[:, None] * columns
-    spreading = 2 * 50 / 200 * 4 / np.trace(np.cov(slopes.T, bias=True))
+    gradients = residuals[:, None] * columns
+    spreading = 2 * 50 / 200 * 4 / np.trace(np.cov(gradients.T, bias=True))
     largest = np.linalg.eigvalsh(columns.T @ columns / 200)[-1]
     np.testing.assert_allclose(kept[0].step_size, min(spreading, 1 / largest), rtol=0.25)
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import tunbridge as tb
-from model.networks import torch_recorded
+from model.networks.adapters.torch import torch_recorded
 from toys import quick
 from tunbridge.core import tree
 from tunbridge.model.networks import Leaf, from_torch
@@ -82,7 +82,7 @@ def test_what_is_on_file_is_what_torch_answers(name):
 
 @live
 def test_every_module_is_on_file():
-    from model.networks.torch_modules import MODULES
+    from model.networks.adapters.torch.torch_modules import MODULES
 
     assert set(NAMES) == set(MODULES)
 

@@ -1,7 +1,8 @@
 """What PyTorch answered, kept so that its modules are tested where it is not installed.
 
-``python tests/model/networks/torch_recorded.py`` (with PyTorch, and `tests` on the path) writes the file anew: for
-every module of `torch_modules` its graph, layout, weights, constants, inputs, outputs and gradients of their sum.
+``python tests/model/networks/adapters/torch/torch_recorded.py`` (with PyTorch, and `tests` on the path) writes the file
+anew: for every module of `torch_modules` its graph, layout, weights, constants, inputs, outputs and gradients of their
+sum.
 """
 
 import json
@@ -34,7 +35,7 @@ def record(name):
     """Asks PyTorch."""
     import torch
 
-    from model.networks.torch_modules import made
+    from model.networks.adapters.torch.torch_modules import made
 
     module, x = made(name)
     network = from_torch(module)
@@ -113,7 +114,7 @@ def _tuples(part):
 
 
 def main():
-    from model.networks.torch_modules import MODULES
+    from model.networks.adapters.torch.torch_modules import MODULES
 
     write({name: record(name) for name in MODULES})
     print(f"{FILE.name}: {len(MODULES)} modules, {FILE.stat().st_size / 1e3:.0f} kB")

@@ -93,9 +93,9 @@ def test_the_root_squared_is_the_fisher_information(name, key, x64):
     assert isinstance(likelihood, Likelihood)
 
     def information(f):
-        logs, slopes = jax.vmap(lambda y: jax.value_and_grad(lambda f: log_prob(likelihood, f, y, noise))(f))(ys)
+        logs, gradients = jax.vmap(lambda y: jax.value_and_grad(lambda f: log_prob(likelihood, f, y, noise))(f))(ys)
         share = jnp.exp(logs) * weight
-        return jnp.sum(share), (slopes.T * share[None]) @ slopes
+        return jnp.sum(share), (gradients.T * share[None]) @ gradients
 
     mass, wanted = jax.jit(jax.vmap(information))(outputs)
     np.testing.assert_allclose(mass, 1.0, rtol=1e-5)
@@ -123,7 +123,7 @@ def test_the_fisher_information_stands_in_where_it_is_not(name, key):
 
 
 @pytest.mark.parametrize("name", quick((*CLASSES, "heteroscedastic", "negative binomial"), ("ordinal",)))
-def test_saturated_outputs_have_finite_roots_and_slopes(name, key):
+def test_saturated_outputs_have_finite_roots_and_gradients(name, key):
     """In 32 bits, with outputs of both signs up to 1e4."""
     likelihood, outputs, noise, ys, _ = case(name, key)
     signs = jnp.where(jnp.arange(outputs.shape[1]) % 2, 1.0, -1.0)[None]
@@ -134,9 +134,9 @@ def test_saturated_outputs_have_finite_roots_and_slopes(name, key):
         roots = likelihood.fisher_root(f, noise), likelihood.hessian_root(f, y, noise)
         return sum(jnp.sum(root) for root in roots), roots
 
-    slopes, roots = jax.jit(jax.grad(both, argnums=(0, 1), has_aux=True))(far, noise)
+    gradients, roots = jax.jit(jax.grad(both, argnums=(0, 1), has_aux=True))(far, noise)
     assert {root.dtype for root in roots} == {jnp.dtype("float32")}
-    assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves((slopes, roots)))
+    assert all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves((gradients, roots)))
 
 
 @pytest.mark.slow
@@ -165,8 +165,8 @@ def test_declared_logits_are_linear_and_have_the_probabilities(name, key):
     mean, spread = likelihood.logits(outputs, covariance, noise)
     wanted = jnp.exp(likelihood.log_probs(outputs, noise))
     np.testing.assert_allclose(jax.nn.softmax(mean, axis=-1), wanted, rtol=1e-5)
-    slope = jax.jacobian(lambda f: likelihood.logits(f[None], covariance[:1], noise)[0][0])(outputs[0])
-    np.testing.assert_allclose(spread[0], slope @ covariance[0] @ slope.T, rtol=1e-5)
+    jacobian = jax.jacobian(lambda f: likelihood.logits(f[None], covariance[:1], noise)[0][0])(outputs[0])
+    np.testing.assert_allclose(spread[0], jacobian @ covariance[0] @ jacobian.T, rtol=1e-5)
 
 
 def test_what_has_no_closed_form_declares_none():

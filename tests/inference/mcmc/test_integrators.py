@@ -131,13 +131,13 @@ def test_exp_of_minus_the_energy_error_is_one_on_average(key):
 def test_one_leapfrog_step_is_a_langevin_proposal_with_its_acceptance(key):
     """MALA of step eps^2 / 2: the same proposal from the same noise, and the Hastings ratio is H - H'."""
     w, noise = (array[0] for array in exact(key, 1))
-    eps, slope = 0.7, jax.grad(logistic)
+    eps, gradient = 0.7, jax.grad(logistic)
     path = leapfrog(logistic, w, noise, eps, 1)
-    proposal = w + eps**2 / 2 * slope(w) + eps * noise
+    proposal = w + eps**2 / 2 * gradient(w) + eps * noise
     np.testing.assert_allclose(path.positions[-1], proposal, rtol=0, atol=1e-12)
 
     def log_proposal(to, come):
-        return -jnp.sum((to - come - eps**2 / 2 * slope(come)) ** 2) / (2 * eps**2)
+        return -jnp.sum((to - come - eps**2 / 2 * gradient(come)) ** 2) / (2 * eps**2)
 
     ratio = logistic(proposal) - logistic(w) + log_proposal(w, proposal) - log_proposal(proposal, w)
     np.testing.assert_allclose(path.energies[0] - path.energies[-1], ratio, rtol=0, atol=1e-12)

@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 import tunbridge as tb
-from model.networks.test_reading import Convolutional
+from model.networks.programs.test_reading import Convolutional
 from toys import labelled, model, table
 from tunbridge.core.random import split
 from tunbridge.inference.point import masks
@@ -193,8 +193,8 @@ def test_relaxed_masks_keep_as_many_units_and_have_a_derivative():
         assert set(np.unique(hard)) == {0.0, 1.0}
         assert abs(float(hard.mean()) - (1 - rate)) < error
         assert abs(float(relaxed.mean()) - (1 - rate)) < error + 0.02
-        slope = jax.grad(lambda p: jnp.mean(masks.draw_relaxed(jax.random.key(0), (p,), like, layout)[0]))(rate)
-        assert -1.3 < float(slope) < -0.7
+        gradient = jax.grad(lambda p: jnp.mean(masks.draw_relaxed(jax.random.key(0), (p,), like, layout)[0]))(rate)
+        assert -1.3 < float(gradient) < -0.7
 
 
 @pytest.mark.slow
