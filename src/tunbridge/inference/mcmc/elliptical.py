@@ -13,7 +13,8 @@ from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.sampler import Info, Sampler, shapes
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Options, Run
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Options
 
 
 class EllipticalState(NamedTuple):

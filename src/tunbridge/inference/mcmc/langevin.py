@@ -14,7 +14,8 @@ from tunbridge.core.random import split
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
 from tunbridge.inference.sampler import Info
-from tunbridge.runtime.loop import Run, Trace
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Trace
 
 
 class Step(NamedTuple):

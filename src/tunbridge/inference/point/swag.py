@@ -19,7 +19,8 @@ from tunbridge.inference.point import descent
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import LowRankGaussian, Posterior
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import BATCH, Trace, Train
+from tunbridge.runtime.durations import BATCH, Train
+from tunbridge.runtime.loop import Trace
 
 _MOST_ROWS = 128
 _POWER_STEPS = 20
