@@ -118,12 +118,7 @@ def run(options):
     from record import put, recorded
 
     stage, cost = recorded("defaults").get(options.stage, {}), {m: i for i, m in enumerate(METHODS)}
-    wanted = [
-        (table, method, split)
-        for split in range(options.splits)
-        for table in options.tables
-        for method in options.methods
-    ]
+    wanted = itertools.product(options.tables, options.methods, range(options.splits))
     todo = [job for job in wanted if options.again or f"{job[1]} {job[2]}" not in stage.get(job[0], {})]
     todo.sort(key=lambda job: -cost[job[1]])  # the longest first
     context = multiprocessing.get_context("spawn")

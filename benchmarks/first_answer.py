@@ -29,7 +29,7 @@ METHODS = {
     "SGHMC": ("tb.SGHMC()", 4.5, True),
     "HMC": ("tb.HMC(run=tb.Run(warmup=10, draws=10))", 4.5, True),
     "NUTS": ("tb.NUTS(run=tb.Run(warmup=10, draws=10))", 4.5, True),
-    "MCLMC": ("tb.MCLMC(run=tb.Run(warmup=10, draws=10))", 4.5, True),
+    "MCLMC": ("tb.MCLMC(run=tb.Run(warmup=10, draws=10, thin=1))", 4.5, True),
 }
 """The method, its goal as a multiple of the scan's first call, and whether its second fit is subtracted first."""
 GOALS = {

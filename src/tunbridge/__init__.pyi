@@ -69,7 +69,7 @@ from tunbridge.model.model import Model as Model
 from tunbridge.model.model import Target as Target
 from tunbridge.predict import links as links
 from tunbridge.runtime import schedules as schedules
-from tunbridge.runtime.loop import Run as Run
-from tunbridge.runtime.loop import Train as Train
+from tunbridge.runtime.durations import Run as Run
+from tunbridge.runtime.durations import Train as Train
 
 __version__: str

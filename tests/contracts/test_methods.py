@@ -27,7 +27,7 @@ from tunbridge.bench import PROBLEMS, PROMISES
 from tunbridge.inference.base import Iterative
 
 WEEK = datetime.date.today().isocalendar().week
-RUN = tb.Run(chains=2, warmup=20, draws=10)
+RUN = tb.Run(chains=2, warmup=20, draws=10, thin=1)
 SMALLER = {
     "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(30)), 2),
     "swag": tb.SWAG(point=tb.MAP(train=tb.Train(20)), steps=10, snapshots=5, rank=3),
@@ -99,6 +99,29 @@ def test_every_method_has_sound_defaults():
     for name, cls in tb.METHODS.items():
         assert isinstance(TINY[name], cls)
         cls()
+
+
+DURATIONS = {
+    "run": tb.Run(chains=3, warmup=5, draws=7, thin=2, batch_size=6, temperature=2.0, keep=np.ones((1, 2))),
+    "train": tb.Train(steps=7, batch_size=6, patience=5),
+}
+
+
+@pytest.mark.parametrize("field", DURATIONS)
+def test_what_a_run_leaves_out_is_the_methods_own(field):
+    """One field is given; the method keeps its own values of all others, and nothing is left unset."""
+    whole = DURATIONS[field]
+    methods = {name: cls for name, cls in tb.METHODS.items() if hasattr(cls, field)}
+    assert len(methods) > 5
+    for cls in methods.values():
+        own = getattr(cls(), field)
+        unset = {part.name for part in dataclasses.fields(own) if getattr(own, part.name) is None}
+        assert unset <= {"batch_size", "keep", "patience"}
+        for part in dataclasses.fields(whole):
+            given = {part.name: getattr(whole, part.name)}
+            assert equal(getattr(cls(**{field: type(whole)(**given)}), field), dataclasses.replace(own, **given))
+        assert equal(getattr(cls(**{field: type(whole)()}), field), own)
+        assert equal(getattr(cls(**{field: whole}), field), whole)
 
 
 @pytest.fixture(scope="module", params=TINY)

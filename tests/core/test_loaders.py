@@ -111,7 +111,7 @@ METHODS = {
     "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(20)), 2),
     "laplace": tb.Laplace(point=tb.MAP(train=tb.Train(20))),
     "neurallinear": tb.NeuralLinear(tb.MAP(train=tb.Train(20))),
-    "sghmc": tb.SGHMC(run=tb.Run(chains=2, warmup=20, draws=10)),
+    "sghmc": tb.SGHMC(run=tb.Run(chains=2, warmup=20, draws=10, thin=1)),
 }
 
 

@@ -16,7 +16,7 @@ from tunbridge.model.likelihoods.base import OfNumbers
 
 PAGE = Path(__file__).parents[2] / "docs" / "likelihoods.md"
 DATA = tb.datasets.curve(jax.random.key(0), 40)
-TRAIN, RUN = tb.Train(30), tb.Run(chains=2, warmup=20, draws=10)
+TRAIN, RUN = tb.Train(30), tb.Run(chains=2, warmup=20, draws=10, thin=1)
 METHODS = {
     "map": tb.MAP(train=TRAIN),
     "laplace": tb.Laplace(point=tb.MAP(train=TRAIN), tune=tb.tuning.Evidence(1, 5)),

@@ -94,7 +94,7 @@ def quick(method):
         "sghmc": tb.SGHMC(run=tb.Run(chains=2, warmup=40, draws=5, thin=1, batch_size=16)),
         "hmc": tb.HMC(run=tb.Run(chains=2, warmup=10, draws=5)),
         "nuts": tb.NUTS(run=tb.Run(chains=2, warmup=10, draws=5)),
-        "mclmc": tb.MCLMC(run=tb.Run(chains=2, warmup=10, draws=5)),
+        "mclmc": tb.MCLMC(run=tb.Run(chains=2, warmup=10, draws=5, thin=1)),
     }
     return fits[method]
 

@@ -179,9 +179,8 @@ def test_callbacks_hear_of_every_chunk_and_can_end_the_run(key):
 
 def test_a_method_may_say_that_it_is_done(key):
     bound, rows = model().bind(table())
-    run = tb.Run(1, 0, 100_000)
-    method = Walk(run=run, stop_at=50)
-    (trace,) = loop.run(method, tb.Target(bound, 40.0), rows, run, jax.random.split(key, 1), loop.Options())
+    method = Walk(run=tb.Run(1, 0, 100_000), stop_at=50)
+    (trace,) = loop.run(method, tb.Target(bound, 40.0), rows, method.run, jax.random.split(key, 1), loop.Options())
     assert 50 <= trace.step < 100_000
 
 

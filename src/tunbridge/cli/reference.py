@@ -59,7 +59,7 @@ def reference(
         import jax
 
         from tunbridge.cli.study import Rows
-        from tunbridge.runtime.loop import Run
+        from tunbridge.runtime.durations import Run
 
         run = Run(chains=chains, warmup=warmup, draws=draws)
         rows = Rows.read(

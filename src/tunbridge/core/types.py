@@ -93,6 +93,10 @@ class Prior(Protocol):
         """Variances of the independent normal that approximates the prior at `raw`; InputError if there is none."""
         ...
 
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Log density of each weight relative to the peak of that normal; InputError if there is none."""
+        ...
+
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Log p(scales), by default with the log Jacobian of the transform."""
         ...

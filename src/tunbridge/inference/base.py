@@ -30,13 +30,22 @@ from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
 from tunbridge.runtime import programs
 from tunbridge.runtime.clock import Clock
-from tunbridge.runtime.loop import BATCH, Event, Options, Run, Trace, Train, run
+from tunbridge.runtime.durations import BATCH, RUN, TRAIN, Run, Train, complete_default
+from tunbridge.runtime.loop import Event, Options, Trace, run
 
 logger = logging.getLogger(__name__)
 
 
 class Method(Module):
-    """A way to turn a model and data into a posterior. Its fields are its hyperparameters."""
+    """A way to turn a model and data into a posterior. Its fields are its hyperparameters.
+
+    The defaults of the fields `run` and `train` complete whatever `Run` or `Train` these are given.
+    """
+
+    def __init_subclass__(cls, **options: Any):
+        super().__init_subclass__(**options)
+        complete_default(cls, "run", RUN)
+        complete_default(cls, "train", TRAIN)
 
     promises: ClassVar[Promises] = {}
     """What the method promises on the exact problems, as `tunbridge.bench.PROMISES` lists it."""

@@ -17,7 +17,8 @@ from tunbridge.inference.base import Iterative
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.recorded import Recorded
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Options, Run, Trace
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Options, Trace
 
 _INPUTS = 64
 """Number of data rows stored with a posterior, at which convergence of predictions is assessed."""

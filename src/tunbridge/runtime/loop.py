@@ -8,118 +8,22 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
-from tunbridge.core.data import Data, Stream, check_x
-from tunbridge.core.declared import MOST, Count, Module, Positive
+from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, PyTree
 from tunbridge.runtime.checkpoint import Checkpoint
-from tunbridge.runtime.chunk import Plan, member_keys
+from tunbridge.runtime.chunk import member_keys
 from tunbridge.runtime.clock import Clock
+from tunbridge.runtime.durations import Run, Train
 from tunbridge.runtime.fingerprint import fingerprint
 from tunbridge.runtime.members import Lane, cores, in_context, refuse_too_large, spread
 from tunbridge.runtime.progress import Bar
 
 logger = logging.getLogger(__name__)
-
-BATCH = 128
-"""Maximum batch size within a gradient budget, for methods that take minibatches."""
-LEAST = 200
-"""Minimum number of draws, and of warm-up steps, within a budget for samplers whose trajectories vary in length."""
-_TRAJECTORY = 32
-"""Gradients counted per trajectory of unknown length."""
-_CURVE = 200
-"""Number of points of the learning curve that an optimiser keeps."""
-
-
-def _checked_x(x: Any) -> Any:
-    return None if x is None else check_x(x)
-
-
-class Run(Module):
-    """How long a sampler runs.
-
-    Parameters
-    ----------
-    chains
-        Number of independent chains.
-    warmup, draws
-        Steps of adaptation, whose states are dropped, and kept draws, both per chain.
-    thin
-        Steps per kept draw.
-    batch_size
-        Rows per step; None takes all of them (stochastic-gradient samplers: at most 128).
-    temperature
-        Divides the log posterior; 1 is the Bayesian posterior.
-    keep
-        Inputs (points, ...features) at which each draw keeps only the network's outputs, not its weights. None keeps
-        the weights.
-    """
-
-    chains: Count = 4
-    warmup: int = 1000
-    draws: Count = 1000
-    thin: Count = 1
-    batch_size: Count | None = None
-    temperature: Positive = eqx.field(default=1.0, converter=float)
-    keep: Any = eqx.field(default=None, converter=_checked_x)
-
-    def __check_init__(self):
-        if self.warmup < 0:
-            raise InputError("warmup of at least 0", f"{self.warmup}", "Change warmup=.")
-        if (steps := self.warmup + self.draws * self.thin) > MOST:
-            raise InputError(f"at most {MOST:,} steps per chain", f"{steps:,}", "Use fewer draws, or thin less.")
-
-    def plan(self) -> Plan:
-        """The plan of a chain: keep every `thin`-th step after warm-up."""
-        return Plan(self.warmup + self.draws * self.thin, self.warmup, self.thin)
-
-    def within(self, gradients: int, rows: int, each: int | None) -> "Run":
-        """Return a run within a budget of per-example gradients over all chains; a step takes `each` on `rows` rows.
-
-        The shares of warm-up and draws are kept. `each` is None for trajectories whose number of gradients is not known
-        beforehand: each counts as 32, and there are never more than by default, and never fewer than 200 of warm-up and
-        200 draws per chain.
-        """
-        steps = gradients // (self.chains * rows * (_TRAJECTORY if each is None else each))
-        planned = self.warmup + self.draws * self.thin
-        if each is None:
-            steps = min(max(steps, 2 * LEAST), planned)
-        after = steps - steps * self.warmup // planned
-        draws = max(min(self.draws, after), 1)
-        thin = max(after // draws, 1)
-        return dataclasses.replace(self, warmup=max(steps - draws * thin, 0), draws=draws, thin=thin)
-
-
-class Train(Module):
-    """How long an optimiser runs.
-
-    Parameters
-    ----------
-    steps
-        Number of steps.
-    batch_size
-        Rows per step; None takes all of them.
-    patience
-        Stop when the smoothed objective has not fallen for this many steps; None never stops early.
-    """
-
-    steps: Count = 2000
-    batch_size: Count | None = None
-    patience: Count | None = None
-
-    def plan(self) -> Plan:
-        """The plan of an optimiser: keep a learning curve of about 200 points."""
-        return Plan(self.steps, 0, max(1, self.steps // _CURVE))
-
-    def within(self, gradients: int, rows: int) -> "Train":
-        """Return a training within a budget of per-example gradients, with batches of 128 rows, or all if fewer."""
-        batch = min(rows, BATCH)
-        return dataclasses.replace(self, steps=max(gradients // batch, 2), batch_size=batch)
 
 
 class Trace(NamedTuple):

@@ -8,7 +8,8 @@ from tunbridge.bench.benchmark.budget import Meter
 from tunbridge.core.names import METHODS
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.recorded import Recorded
-from tunbridge.runtime.loop import BATCH, LEAST, Event
+from tunbridge.runtime.durations import BATCH, LEAST
+from tunbridge.runtime.loop import Event
 
 G, ROWS = 1_000_000, 500
 

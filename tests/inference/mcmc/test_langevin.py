@@ -102,7 +102,7 @@ def test_ula_that_explodes_says_so(key):
 @pytest.mark.slow
 def test_ula_says_that_it_is_biased_and_its_warm_up_survives_steps_that_are_too_long(key):
     """Chains that start 30 standard deviations out, where an unadjusted search for a step size would explode."""
-    method = tb.ULA(run=tb.Run(chains=4, warmup=200, draws=50))
+    method = tb.ULA(run=tb.Run(chains=4, warmup=200, draws=50, thin=1))
     draws, posterior = sampled(method, _standard, 2, key, 30.0)
     assert np.isfinite(draws).all()
     assert "Biased by its step size" in posterior.notes[-1]

@@ -38,7 +38,7 @@ def normals():
     return known(lambda w: -0.5 * jnp.sum(w**2), COPIES)
 
 
-RUN = tb.Run(chains=2, warmup=100, draws=2000)
+RUN = tb.Run(chains=2, warmup=100, draws=2000, thin=1)
 
 
 def test_sgld_leaves_the_variance_of_its_recursion(normals, key):
@@ -142,7 +142,7 @@ def test_control_variates_have_less_noise_near_the_mode_and_none_at_it(problem):
 @pytest.mark.slow
 def test_a_corrected_step_tells_how_many_rows_it_has_seen(correction, passes, problem, key):
     """In passes over all rows, those that decide counted at both ends."""
-    run = tb.Run(chains=1, warmup=5, draws=20, batch_size=10)
+    run = tb.Run(chains=1, warmup=5, draws=20, thin=1, batch_size=10)
     stats_of = drawn(tb.SGLD(1e-3, correction=correction, run=run), (problem.model, problem.data), key)[1].stats
     np.testing.assert_allclose(stats_of["gradients"], passes, rtol=1e-5)
 
@@ -221,7 +221,7 @@ def whitened(method, regression, key):
 @pytest.mark.slow
 def test_metropolis_steps_by_all_rows_undo_the_heat_of_noisy_gradients(regression, key):
     """Batches of 5 of 200 rows at a step where SGHMC is too wide by a fifth and more; both ways of correcting it."""
-    run = tb.Run(chains=8, warmup=500, draws=4000, batch_size=5)
+    run = tb.Run(chains=8, warmup=500, draws=4000, thin=1, batch_size=5)
     heated = whitened(tb.SGHMC(2e-5, friction=0.1, run=run), regression, key)
     assert errors_off(heated, 1.2) > 4
     amortised = tb.SGHMC(2e-5, friction=0.1, correction=tb.corrections.Metropolis(10), run=run)
@@ -233,7 +233,7 @@ def test_metropolis_steps_by_all_rows_undo_the_heat_of_noisy_gradients(regressio
 @pytest.mark.slow
 def test_a_batch_that_decides_alone_is_no_correction(regression, key):
     """5 of 200 rows: the ratio is noisy, and the posterior found too wide."""
-    run = tb.Run(chains=8, warmup=500, draws=4000, batch_size=5)
+    run = tb.Run(chains=8, warmup=500, draws=4000, thin=1, batch_size=5)
     some = tb.SGLD(1e-4, correction=tb.corrections.MinibatchMetropolis(5), run=run)
     assert errors_off(whitened(some, regression, key), 1.0) > 4
 

@@ -10,7 +10,7 @@ from toys import equal, table
 from tunbridge.inference.sgmcmc import tuning
 from tunbridge.inference.standardised import fit_standardised
 
-RUN = tb.Run(chains=2, warmup=400, draws=50)
+RUN = tb.Run(chains=2, warmup=400, draws=50, thin=1)
 pytestmark = pytest.mark.filterwarnings("ignore::tunbridge.ConvergenceWarning")
 
 

@@ -62,6 +62,20 @@ def test_the_variance_of_a_mixture_is_minus_w_over_the_gradient(name, key, x64):
     np.testing.assert_allclose(ravel(found), -ravel(weights) / ravel(gradient), rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", quick(zoo.FREE, ("spike and slab", "by path")))
+def test_heights_are_densities_of_weights_over_the_peaks_of_their_normals(name, key, x64):
+    def ask(prior, layout, raw, scales):
+        ones = jax.tree.map(jnp.ones_like, raw)
+        stretch = jax.jvp(lambda raw: prior.weights(raw, scales, layout), (raw,), (ones,))[1]
+        density = prior.log_prob(raw, scales, layout) - jnp.sum(jnp.log(jnp.abs(ravel(stretch))))
+        return prior.log_heights(raw, scales, layout), density, prior.variances(raw, scales, layout)
+
+    found, density, variances = asked(name, key, ask)
+    assert jax.tree.map(jnp.shape, found) == jax.tree.map(jnp.shape, variances)
+    peaks = -0.5 * np.log(2 * np.pi * np.asarray(ravel(variances)))
+    np.testing.assert_allclose(ravel(found).sum() + peaks.sum(), density, rtol=1e-9)
+
+
 def test_each_part_has_its_own_variances(key):
     def ask(prior, layout, raw, scales):
         return prior.variances(raw, scales, layout), raw, scales
@@ -148,6 +162,8 @@ def test_correlated_weights_are_refused(name, key):
     kind = type(prior).__name__
     with pytest.raises(tb.InputError, match=f"independent weights.*which Laplace needs; got priors.{kind}. Use priors"):
         prior.variances(weights, (), layout)
+    with pytest.raises(tb.InputError, match=f"independent weights.*which Laplace needs; got priors.{kind}. Use priors"):
+        prior.log_heights(weights, (), layout)
 
 
 def test_what_is_no_mixture_of_normals_is_refused():
@@ -170,6 +186,8 @@ def test_filters_have_variances_unless_they_are_smooth(key):
     np.testing.assert_allclose(kernel, wanted, rtol=1e-5)
     with pytest.raises(tb.InputError, match=r"got priors\.FilterGroups of a length"):
         priors.FilterGroups(length=1.5).variances(raw, scales, layout)
+    with pytest.raises(tb.InputError, match=r"got priors\.FilterGroups of a length"):
+        priors.FilterGroups(length=1.5).log_heights(raw, scales, layout)
 
 
 @pytest.mark.slow

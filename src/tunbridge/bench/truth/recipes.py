@@ -19,7 +19,7 @@ from tunbridge.model.likelihoods.base import OfClasses
 from tunbridge.model.model import Model
 from tunbridge.model.networks import MLP
 from tunbridge.model.priors import Normal, fan_in
-from tunbridge.runtime.loop import Run
+from tunbridge.runtime.durations import Run
 
 
 class Recipe(NamedTuple):

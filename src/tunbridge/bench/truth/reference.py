@@ -23,7 +23,7 @@ from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.summary import unknowns
 from tunbridge.model.likelihoods.base import OfClasses
 from tunbridge.model.model import Model
-from tunbridge.runtime.loop import Run
+from tunbridge.runtime.durations import Run
 
 RHAT, SHARE = 1.01, 0.99
 """Limit on R-hat, and the share of inputs at which a reference must meet its limits."""

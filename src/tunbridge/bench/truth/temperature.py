@@ -4,7 +4,7 @@ import jax
 
 from tunbridge.core.errors import InputError
 from tunbridge.inference.base import Method
-from tunbridge.runtime.loop import Run
+from tunbridge.runtime.durations import Run
 
 
 def refuse_tempered(method: Method) -> None:

@@ -5,7 +5,8 @@ r"""The evidence of a normal approximation, as a function of prior scales and no
     \log p(y) \approx \log p(y \mid \hat w, \sigma) + \log p(\hat w \mid s) + \tfrac d2 \log 2\pi
     - \tfrac12 \log \det (H(\sigma) + V(s)^{-1})
 
-with H the curvature of minus the log likelihood alone: the prior enters once.
+with H the curvature of minus the log likelihood alone: the prior enters once. With a subset of the weights, w are its d
+weights alone: the others are given, and neither their prior nor their number enters.
 """
 
 from typing import Any, NamedTuple
@@ -51,7 +52,8 @@ class LogEvidence(Module):
         """Return log p(y | scales, noise), all constants included."""
         variances = self.local.variances(scales)
         determinant = self.covariance.log_det(variances / (1.0 + self.damping), self.factor(noise))
-        return self.log_likelihood(noise) + self._prior(scales, variances) - 0.5 * determinant
+        prior = jnp.sum(jnp.where(self.chosen, self.local.log_heights(scales), 0.0))
+        return self.log_likelihood(noise) + prior - 0.5 * determinant
 
     def objective(self, scales: PyTree, noise: PyTree) -> Scalar:
         """Return the log evidence plus the log prior density of the unknown scales and noise."""
@@ -77,19 +79,6 @@ class LogEvidence(Module):
         curvature = self.curvature if isinstance(self.curvature, Outer) else GGN()
         likelihood, key = self.local.model.likelihood, jax.random.key(0)
         return curvature.columns(key, likelihood, self.rows.outputs, self.rows.y, noise)
-
-    def _prior(self, scales: PyTree, variances: Array) -> Scalar:
-        r""":math:`\log p(\hat w) + \frac d2 \log 2\pi + \frac12 \log \det V` over the weights that are random."""
-        model, params = self.local.model, self.local.params
-        weights = ravel_pytree(self.local.weights)[0]
-        if model.prior.gaussian:
-            return -0.5 * jnp.sum(jnp.where(self.chosen, weights**2 / variances, 0.0))
-        layout = model.network.layout(params.weights)
-        raw = model.prior.raw(self.local.weights, scales, layout)
-        ones = jax.tree.map(jnp.ones_like, raw)
-        derivative = jax.jvp(lambda r: model.prior.weights(r, scales, layout), (raw,), (ones,))[1]
-        density = model.prior.log_prob(raw, scales, layout) - jnp.sum(jnp.log(jnp.abs(ravel_pytree(derivative)[0])))
-        return density + 0.5 * jnp.sum(jnp.log(2.0 * jnp.pi * variances))
 
 
 @once

@@ -128,7 +128,7 @@ class Laplace(Method):
     def _refuse(self, model: Model, data: Data | Stream) -> None:
         """Raise InputError, before anything is computed, if curvature, prior or tuning cannot be used with this fit."""
         local = _blank(model, self.subset)
-        jax.eval_shape(lambda at_mode: at_mode.variances(at_mode.params.scales), local)
+        jax.eval_shape(lambda at_mode: at_mode.log_heights(at_mode.params.scales), local)
         self.structured(local, data.num).check(local, self.curvature, data.num)
         if isinstance(self.tune, Validation) and isinstance(data, Stream):
             raise InputError("rows in memory for tuning by validation", "a stream", 'Use tune="evidence".')

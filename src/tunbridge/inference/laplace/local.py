@@ -100,6 +100,11 @@ class Local(Module):
         raw = self.model.prior.raw(self.weights, scales, layout := self.model.network.layout(self.params.weights))
         return ravel_pytree(self.model.prior.variances(raw, scales, layout))[0]
 
+    def log_heights(self, scales: PyTree) -> Array:
+        r"""Return :math:`\log(p(w) \sqrt{2 \pi V})` of each weight's prior at these scales, as one vector."""
+        raw = self.model.prior.raw(self.weights, scales, layout := self.model.network.layout(self.params.weights))
+        return ravel_pytree(self.model.prior.log_heights(raw, scales, layout))[0]
+
     def chosen(self, sites: Sites) -> np.ndarray:
         """Return a mask of the weights that are random."""
         return self.subset.chosen(self.params.weights, sites)

@@ -17,7 +17,8 @@ from tunbridge.inference.point.map import MAP
 from tunbridge.inference.point.noise import Measure
 from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Trace, Train
+from tunbridge.runtime.durations import Train
+from tunbridge.runtime.loop import Trace
 
 
 class Mode(Iterative):

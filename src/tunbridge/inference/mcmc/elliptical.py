@@ -14,7 +14,8 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info, Sampler, shapes
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Options, Run
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Options
 
 
 class EllipticalState(NamedTuple):

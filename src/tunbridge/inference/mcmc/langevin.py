@@ -15,7 +15,8 @@ from tunbridge.core.types import Key, PyTree
 from tunbridge.inference.mcmc.adaptive import Adaptive, Density
 from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
-from tunbridge.runtime.loop import Run, Trace
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Trace
 
 
 class Step(NamedTuple):

@@ -17,7 +17,8 @@ from tunbridge.inference.mcmc.adaptive import Adaptive, Density
 from tunbridge.inference.mcmc.mass import LowRank
 from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
-from tunbridge.runtime.loop import Run, Trace
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Trace
 
 _BEST = 2.38
 """The optimal step in d dimensions is this over the square root of d, in standard deviations of a normal target."""

@@ -22,7 +22,8 @@ from tunbridge.inference.mcmc.mass import Diagonal
 from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info, Sampler, log_density
 from tunbridge.model.model import Target
-from tunbridge.runtime.loop import Run, Trace
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Trace
 
 _MEMORY = 149.0 / 151.0
 """Decay, at each step, of the statistics that the step size is computed from: a memory of about 150 steps."""

@@ -21,7 +21,8 @@ from tunbridge.inference.posteriors import Draws
 from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import shapes
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Options, Trace, Train
+from tunbridge.runtime.durations import Train
+from tunbridge.runtime.loop import Options, Trace
 
 _LENGTH = 1.5
 """Mean length of a trajectory, in standard deviations of the particles: about a quarter period."""

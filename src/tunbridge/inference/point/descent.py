@@ -18,7 +18,7 @@ from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.point import noise, orthant
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import Train
+from tunbridge.runtime.durations import Train
 from tunbridge.runtime.patience import Patience
 from tunbridge.runtime.schedules import Cosine
 

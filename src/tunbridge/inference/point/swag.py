@@ -21,7 +21,8 @@ from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.promises import Promises
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import BATCH, Trace, Train
+from tunbridge.runtime.durations import BATCH, Train
+from tunbridge.runtime.loop import Trace
 
 _MOST_ROWS = 128
 _POWER_STEPS = 20

@@ -26,7 +26,8 @@ from tunbridge.inference.sgmcmc.state import DynamicsState
 from tunbridge.inference.sgmcmc.steps import GivenStep, MeasuredStep, StepSize
 from tunbridge.inference.sgmcmc.subsampling import SVRG, Estimator, Plain
 from tunbridge.model.model import Model, Target
-from tunbridge.runtime.loop import BATCH, Options, Run, Trace
+from tunbridge.runtime.durations import BATCH, Run
+from tunbridge.runtime.loop import Options, Trace
 from tunbridge.runtime.schedules import Constant, Pacing
 
 _BIASED = ": what its steps get wrong stays as a bias."

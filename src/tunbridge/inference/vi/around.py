@@ -26,8 +26,9 @@ from tunbridge.inference.vi.families import Family
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.inference.vi.posterior import VariationalGaussian
 from tunbridge.model.model import Model, Target
+from tunbridge.runtime.durations import Train
 from tunbridge.runtime.fingerprint import fingerprint
-from tunbridge.runtime.loop import Options, Trace, Train
+from tunbridge.runtime.loop import Options, Trace
 from tunbridge.runtime.schedules import Cosine
 
 Start = MAP | Literal["map"] | None

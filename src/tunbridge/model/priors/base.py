@@ -56,6 +56,10 @@ class AbstractPrior(Module):
         """Raise InputError: no independent normal approximates this prior."""
         raise dependent(type(self).__name__)
 
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Raise InputError: no independent normal approximates this prior."""
+        raise dependent(type(self).__name__)
+
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Return 0: there are no unknown scales."""
         return jnp.zeros(())
@@ -154,6 +158,11 @@ def deviation(entry: Any, leaf: Array, role: axes.Leaf) -> Any:
     return entry.scale / math.sqrt(role.fan_in(leaf.shape)) if isinstance(entry, FanIn) else entry
 
 
+def log_height_of(log_density: Array, variance: Array) -> Array:
+    """Log density relative to the peak of a normal of this variance."""
+    return log_density + 0.5 * jnp.log(2.0 * jnp.pi * variance)
+
+
 def draw(law: Distribution, key: Key, like: PyTree) -> PyTree:
     """Draw a tree of independent weights from one distribution."""
     drawn = unravel(like, law.sample(key, (size(like),)))
@@ -218,6 +227,16 @@ class Independent(AbstractPrior):
             return jnp.broadcast_to(jnp.square(s), leaf.shape) * self.em_variance(leaf if scales else leaf / s)
 
         return jax.tree.map(variance, raw, self._deviations(raw, scales, layout))
+
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        r""":math:`\log(p(w) \sqrt{2 \pi V})` of each weight, V being its variance: the same at any scale."""
+
+        def log_height(leaf: Array, s: Any) -> Array:
+            r = leaf if scales else leaf / s
+            log_density = jax.vmap(self.log_law)(jnp.ravel(r)).reshape(r.shape)
+            return log_height_of(log_density, self.em_variance(r))
+
+        return jax.tree.map(log_height, raw, self._deviations(raw, scales, layout))
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Log prior density of the unknown scales, on the real line if `jacobian`."""

@@ -62,6 +62,10 @@ class Delegating(AbstractPrior):
         """Variance of each weight, from its own part; InputError if a part has none."""
         return self._join(lambda prior, *args: prior.variances(*args), raw, scales, layout)
 
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Log density of each weight relative to its normal's peak, by its own part; InputError if a part has none."""
+        return self._join(lambda prior, *args: prior.log_heights(*args), raw, scales, layout)
+
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Log prior density of the unknown scales: the sum over parts."""
         parts = self.parts()

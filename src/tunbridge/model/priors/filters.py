@@ -41,9 +41,17 @@ class Filters(Grouped):
 
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         """Variance of each weight, its squared scale; InputError if the weights of a window are correlated."""
+        self._refuse_correlated()
+        return super().variances(raw, scales, layout)
+
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Log density of each weight relative to its peak; InputError if the weights of a window are correlated."""
+        self._refuse_correlated()
+        return super().log_heights(raw, scales, layout)
+
+    def _refuse_correlated(self) -> None:
         if self.length is not None:
             raise dependent("FilterGroups of a length")
-        return super().variances(raw, scales, layout)
 
     def _windows(self, tree: PyTree, layout: PyTree, act: Any) -> PyTree:
         """Apply `act` to each window, given the Cholesky factor of the covariance over its positions."""

@@ -113,6 +113,10 @@ class Grouped(AbstractPrior):
         each = self.scale_of(raw, scales, layout)
         return jax.tree.map(lambda leaf, s: jnp.broadcast_to(jnp.square(s), leaf.shape), raw, each)
 
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        r"""Log density of each weight relative to its peak, :math:`-r^2 / 2`."""
+        return jax.tree.map(lambda leaf: -0.5 * jnp.square(leaf), raw)
+
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Log prior density of the unknown scales, on the real line if `jacobian`."""
         laws = self._laws()

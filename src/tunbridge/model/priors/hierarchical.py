@@ -77,6 +77,10 @@ class Hierarchical(AbstractPrior):
             self._deviations(raw, scales, layout),
         )
 
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Log density of each weight relative to its normal's peak: that of *v*, which has the same."""
+        return self.prior.log_heights(raw, scales["inner"], layout)
+
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Log prior density of all unknown scales."""
         inner = self.prior.log_hyper(scales["inner"], jacobian=jacobian)

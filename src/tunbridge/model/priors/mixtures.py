@@ -13,7 +13,7 @@ from numpyro.distributions import Distribution
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree, Scalar
 from tunbridge.model import transforms
-from tunbridge.model.priors.base import NORMAL, AbstractPrior, draw, total
+from tunbridge.model.priors.base import NORMAL, AbstractPrior, draw, log_height_of, total
 
 
 def _share(share: float | Distribution) -> Any:
@@ -46,14 +46,18 @@ class _Mixture(NamedTuple):
         wide = jnp.log(self.share) + dist.Normal(0.0, self.wide, validate_args=False).log_prob(w)
         return wide, jnp.log1p(-self.share) + dist.Normal(0.0, self.narrow, validate_args=False).log_prob(w)
 
+    def log_probs(self, w: Array) -> Array:
+        """Log density of each weight of an array."""
+        wide, narrow = self.parts(w)
+        return wide + jnp.log(1.0 + jnp.exp(narrow - wide))  # narrow - wide is largest at 0
+
     def log_prob(self, weights: PyTree) -> Scalar:
         """Log density of all weights."""
+        return total(jax.tree.map(lambda leaf: jnp.sum(self.log_probs(leaf)), weights))
 
-        def log_prob_of_leaf(leaf: Array) -> Scalar:
-            wide, narrow = self.parts(leaf)
-            return jnp.sum(wide + jnp.log(1.0 + jnp.exp(narrow - wide)))  # narrow - wide is largest at 0
-
-        return total(jax.tree.map(log_prob_of_leaf, weights))
+    def log_heights(self, weights: PyTree) -> PyTree:
+        """Log density of each weight relative to the peak of the normal of its variance."""
+        return jax.tree.map(lambda w, v: log_height_of(self.log_probs(w), v), weights, self.variances(weights))
 
     def variances(self, weights: PyTree) -> PyTree:
         """Variance of each weight: its inverse averages both precisions by their probability given the value."""
@@ -106,6 +110,10 @@ class TwoNormals(AbstractPrior):
         """Variance of each weight: the inverse of its expected precision given its value."""
         return self._law().variances(raw)
 
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Log density of each weight relative to the peak of the normal of its variance."""
+        return self._law().log_heights(raw)
+
     def sample(self, key: Key, like: PyTree, layout: PyTree) -> tuple[PyTree, PyTree]:
         """Draw (weights, ()) from the prior."""
         return self._law().draw(key, like), ()
@@ -145,6 +153,10 @@ class SpikeAndSlab(AbstractPrior):
     def variances(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         """Variance of each weight: the inverse of its expected precision given its value and the share."""
         return self._given(scales).variances(raw)
+
+    def log_heights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
+        """Log density of each weight given the share, relative to the peak of the normal of its variance."""
+        return self._given(scales).log_heights(raw)
 
     def log_hyper(self, scales: PyTree, *, jacobian: bool = True) -> Scalar:
         """Log prior density of an unknown share, on the real line if `jacobian`."""
