@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from tunbridge.cli.options import check_folder, check_seconds
+from tunbridge.cli import options
 from tunbridge.core import files
 from tunbridge.core.errors import InputError, LoadError
 
@@ -64,7 +64,7 @@ class RunDir:
                 "Give the same options to resume it, add --overwrite to discard it, or name another --out.",
             )
         results = (*_RESULTS, *also) if unfinished is None else unfinished["replaces"]
-        check_folder(self.path, results, overwrite, "add --overwrite")
+        options.check_folder(self.path, results, overwrite, "add --overwrite")
 
     def _foreign(self) -> bool:
         """Whether the checkpoint folder's path holds something that no run has written."""
@@ -184,8 +184,8 @@ def _write(path: Path, text: str) -> None:
 
 def _asked(context: typer.Context) -> dict[str, Any]:
     """Return a command's name with the options that decide what it computes."""
-    options = {name: value for name, value in context.params.items() if name not in _INDIFFERENT}
-    return json.loads(json.dumps({"command": context.info_name, **options}, default=str))
+    asked = {name: value for name, value in context.params.items() if name not in _INDIFFERENT}
+    return json.loads(json.dumps({"command": context.info_name, **asked}, default=str))
 
 
 def opened(out: Path, context: typer.Context, data: Path, overwrite: bool, seconds: float | None) -> RunDir:
@@ -195,5 +195,5 @@ def opened(out: Path, context: typer.Context, data: Path, overwrite: bool, secon
     folder = RunDir(out, context)
     check_readable(data)
     folder.check(overwrite)
-    check_seconds(seconds)
+    options.check_seconds(seconds)
     return folder
