@@ -80,7 +80,7 @@ class Descent(Iterative):
         metadata={"way": "Pass optax.adam, not optax.adam(1e-3); give the number as step_size=."},
     )
     decay: Callable[[Array], Array] = Cosine()
-    train: Train = Train()
+    train: Train = Train(3000)
 
     def __check_init__(self):
         if not self.step_size > 0:
