@@ -25,7 +25,7 @@ class Class(NamedTuple):
     defined: frozenset[str]
     """Methods and properties that are not abstract."""
     concrete: frozenset[str]
-    """Those of them that compute something: not hooks, which only return a constant, self or an argument."""
+    """Those of them that compute something: not hooks, which only raise, or return a constant, self or an argument."""
 
 
 def trees(folder: Path) -> dict[Path, ast.Module]:
@@ -63,9 +63,9 @@ def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
 
 
 def is_hook(function: ast.FunctionDef) -> bool:
-    """Whether a function only returns constants, self or arguments: a default that subclasses are meant to replace."""
+    """Whether a function only raises, or returns constants, self or arguments: a default that is meant to be replaced."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-    if not body:
+    if not body or (len(body) == 1 and isinstance(body[0], ast.Raise)):
         return True
     if len(body) > 1 or not isinstance(body[0], ast.Return):
         return False
