@@ -63,7 +63,7 @@ def _methods(node: ast.ClassDef) -> Iterator[ast.FunctionDef]:
 
 
 def is_hook(function: ast.FunctionDef) -> bool:
-    """Whether a function only raises, or returns constants, self or arguments: a default that is meant to be replaced."""
+    """Whether a function only raises, or returns constants, self or arguments: a default meant to be replaced."""
     body = function.body[1:] if ast.get_docstring(function) is not None else function.body
     if not body or (len(body) == 1 and isinstance(body[0], ast.Raise)):
         return True

@@ -1,5 +1,7 @@
 """scikit-learn's own checks, none exempted."""
 
+import datetime
+
 import pytest
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
@@ -15,6 +17,21 @@ CHECKS = [pair for door in DOORS for pair in estimator_checks_generator(door)]
     ("estimator", "check"), CHECKS, ids=[f"{type(door).__name__}-{check.func.__name__}" for door, check in CHECKS]
 )
 def test_doors_keep_to_the_contract_of_scikit_learn(estimator, check):
+    check(estimator)
+
+
+TURNS = 16
+"""Weeks after which every check has run on the default estimators in the fast tests; the slow ones run all of them."""
+DEFAULTS = [
+    pair for door in (tb.BayesianRegressor(), tb.BayesianClassifier()) for pair in estimator_checks_generator(door)
+]
+WEEKLY = DEFAULTS[datetime.date.today().isocalendar().week % TURNS :: TURNS]
+
+
+@pytest.mark.parametrize(
+    ("estimator", "check"), WEEKLY, ids=[f"{type(door).__name__}-{check.func.__name__}" for door, check in WEEKLY]
+)
+def test_defaults_keep_to_some_of_the_contract_each_week(estimator, check):
     check(estimator)
 
 
