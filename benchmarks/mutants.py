@@ -124,8 +124,8 @@ MUTANTS = {
     ),
     "prior in Laplace's evidence": Mutant(
         "inference/laplace/evidence.py",
-        "return -0.5 * jnp.sum(jnp.where(self.chosen",
-        "return -jnp.sum(jnp.where(self.chosen",
+        "prior = jnp.sum(jnp.where(self.chosen",
+        "prior = 2.0 * jnp.sum(jnp.where(self.chosen",
         "inference/laplace",
     ),
     "evidence of a last layer": Mutant(
