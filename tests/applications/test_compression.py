@@ -169,7 +169,7 @@ def test_posteriors_without_moments_and_wrong_fractions_are_refused(posterior):
             prune(mixture, 0.5)
         with pytest.raises(tb.InputError, match=r"a fraction from 0 to 1; got 75"):
             prune(posterior, 75)
-    with pytest.raises(tb.InputError, match='by= as "snr" or "magnitude"'):
+    with pytest.raises(tb.InputError, match="by= as one of 'snr', 'magnitude'"):
         compression.pruning_curve(posterior, table(), by="size")
 
 

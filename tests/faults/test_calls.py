@@ -1,105 +1,32 @@
 """Public classes, functions and methods called with anything: errors are Tunbridge's own, and nothing hangs."""
 
-import dataclasses
-import inspect
-import math
 import random
-import signal
-import warnings
-from contextlib import contextmanager
 from pathlib import Path
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
 import pytest
 
 import tunbridge as tb
+from faults.calls import BAD, GOOD, ROOMS, UNLIKE, errors, functions, is_built_by_users, names, outcome, taken
 from toys import model, table
-from tunbridge.core.errors import TunbridgeError
 
-GOOD = [0, 1, 2, 5, 0.1, 1.0, 0.9, True, None, (5,), (3, 3), "tanh", dist.Gamma(1.0, 1.0), tb.networks.MLP((3,))]
-GOOD += [tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1), tb.MAP(), tb.Train(5), tb.Run(1, 1, 1)]
-BAD = [-1, -0.5, math.nan, math.inf, -math.inf, 10**30, 2**31, 1e308, "", "x", "1", b"x", [], (), {}, {"a": 1}, [1, 2]]
-BAD += [(1, "a"), (None,), (-1,), (0,), (2.5,), np.zeros(3), np.zeros(0), np.array("a"), np.array([None]), jnp.ones(2)]
-BAD += [object(), int, str, tb.MAP, 1j, jax.random.key(0), np.float32(3), np.int64(2), set(), range(3), Path(), ...]
-BAD += [slice(1), NotImplemented, ValueError("x"), [[1.0], [2.0, 3.0]], np.zeros((0, 3)), np.full((4, 3), np.nan)]
-ROOMS = [tb] + [thing for name in tb.__all__ if inspect.ismodule(thing := getattr(tb, name))]
-
-
-def _is_built_by_users(thing):
-    ours = inspect.isclass(thing) and thing.__module__.startswith("tunbridge")
-    return ours and not (
-        inspect.isabstract(thing) or issubclass(thing, BaseException) or getattr(thing, "_is_protocol", False)
-    )
-
-
-def _names(room):
-    own = [name for name, thing in vars(room).items() if getattr(thing, "__module__", None) == room.__name__]
-    return getattr(room, "__all__", [name for name in own if name[0] != "_"])
-
-
-def _there(room):
-    return [thing for name in _names(room) if _is_built_by_users(thing := getattr(room, name))]
-
-
-CLASSES = list(dict.fromkeys(thing for room in ROOMS for thing in _there(room)))
-
-
-@contextmanager
-def _within(seconds):
-    """A call that hangs is a failure."""
-
-    def hang(*_):
-        raise TimeoutError(f"a call took more than {seconds} s")
-
-    before = signal.signal(signal.SIGALRM, hang)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
-def _holds(test, value):
-    """Whether a real number among the leaves of a value passes the test."""
-    leaves = jax.tree.leaves(vars(value) if dataclasses.is_dataclass(value) else value)
-    numbers = [leaf for leaf in leaves if isinstance(leaf, float | np.ndarray | np.generic | jax.Array)]
-    real = [number for number in numbers if jnp.issubdtype(getattr(number, "dtype", float), jnp.floating)]
-    return any(bool(np.any(test(np.asarray(number)))) for number in real)
-
-
-def _outcome(call, *args, **kwargs):
-    """ "done", "refused", or what is wrong: an error that is not Tunbridge's own, or a silent and unexplained NaN."""
-    name = f"{getattr(call, '__qualname__', call)}{args} {kwargs}"
-    try:
-        with _within(20), warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            result = call(*args, **kwargs)
-    except TunbridgeError as error:
-        return "refused" if str(error) else "refused without a word"
-    except Exception as error:
-        return f"{type(error).__name__}: {str(error)[:80]} of {name}"
-    finite = not any(_holds(lambda number: ~np.isfinite(number), value) for value in (*args, *kwargs.values()))
-    if finite and not told and "NaN" not in (inspect.getdoc(call) or "") and _holds(np.isnan, result):
-        return f"NaN of {name}"
-    return "done"
+CLASSES = [thing for room in ROOMS for name in names(room) if is_built_by_users(thing := getattr(room, name))]
+CLASSES = list(dict.fromkeys(CLASSES))
 
 
 @pytest.mark.parametrize("times", [12, pytest.param(600, marks=pytest.mark.slow)])
 def test_constructors_raise_nothing_but_their_own_errors(times):
     rng, found = random.Random(1), []
     for cls in CLASSES:
-        names = [p for p in inspect.signature(cls).parameters.values() if p.kind in (1, 3)]
         for _ in range(times):
-            chosen = [p.name for p in names if p.default is inspect.Parameter.empty or rng.random() < 0.3]
+            chosen = [name for name, optional in taken(cls).items() if not optional or rng.random() < 0.3]
             kwargs = {name: rng.choice(BAD if rng.random() < 0.6 else GOOD) for name in chosen}
-            found.append(_outcome(cls, **kwargs))
+            found.append(outcome(cls, **kwargs))
     assert len(CLASSES) > 120
-    assert [one for one in found if one not in ("done", "refused")] == []
+    assert errors(found) == []
     assert found.count("refused") > len(found) // 4
 
 
@@ -118,9 +45,9 @@ def test_posteriors_raise_nothing_but_their_own_errors(times):
     for posterior in _posteriors(times > 8):
         for _ in range(times):
             wrong = {name: rng.choice(BAD) if rng.random() < 0.5 else value for name, value in good.items()}
-            found.append(_outcome(posterior.sample, wrong["key"], wrong["num"]))
-            found.append(_outcome(posterior.predict, wrong["x"], key=wrong["key"], num=wrong["num"]))
-    assert [one for one in found if one not in ("done", "refused")] == []
+            found.append(outcome(posterior.sample, wrong["key"], wrong["num"]))
+            found.append(outcome(posterior.predict, wrong["x"], key=wrong["key"], num=wrong["num"]))
+    assert errors(found) == []
     assert found.count("refused") > len(found) // 4
 
 
@@ -133,8 +60,8 @@ def test_fits_raise_nothing_but_their_own_errors(times, tmp_path):
         wrong = {name: rng.choice(BAD) if rng.random() < 0.2 else value for name, value in good.items()}
         if isinstance(wrong["checkpoint"], str | Path):
             wrong["checkpoint"] = tmp_path / str(number)
-        found.append(_outcome(method.fit, wrong.pop("model"), wrong.pop("data"), **wrong))
-    assert [one for one in found if one not in ("done", "refused")] == []
+        found.append(outcome(method.fit, wrong.pop("model"), wrong.pop("data"), **wrong))
+    assert errors(found) == []
     assert found.count("refused") > len(found) // 4
 
 
@@ -142,22 +69,16 @@ def test_fits_raise_nothing_but_their_own_errors(times, tmp_path):
 def test_data_raises_nothing_but_its_own_errors(times):
     rng = random.Random(4)
     pool = [*BAD, *GOOD, np.ones((4, 2)), np.arange(4), [1.0, 2.0, 3.0, 4.0], [["a"]] * 4, np.ones((4, 2), complex)]
-    found = [_outcome(tb.Data, *(rng.choice(pool) for _ in range(rng.choice([2, 3])))) for _ in range(times)]
-    assert [one for one in found if one not in ("done", "refused")] == []
+    found = [outcome(tb.Data, *(rng.choice(pool) for _ in range(rng.choice([2, 3])))) for _ in range(times)]
+    assert errors(found) == []
 
 
 FUNCTION_ROOMS = [tb, tb.metrics, tb.diagnostics, tb.datasets, tb.priors, tb.likelihoods]
-LEFT_OUT = ("compare", "to_bayesian")
+LEFT_OUT = ("compare", "to_bayesian", "cite")
 """Functions whose valid calls fit; they have tests of their own."""
 
 
-def _functions(room):
-    things = [getattr(room, name) for name in _names(room) if name not in LEFT_OUT]
-    ours = [thing for thing in things if inspect.isfunction(thing) and thing.__module__.startswith("tunbridge")]
-    return [thing for thing in ours if inspect.signature(thing).parameters]
-
-
-FUNCTIONS = list(dict.fromkeys(thing for room in FUNCTION_ROOMS for thing in _functions(room)))
+FUNCTIONS = [function for function in functions(*FUNCTION_ROOMS) if function.__name__ not in LEFT_OUT]
 METHODS = ["quantile", "interval", "cdf", "cdfs", "log_prob", "log_probs", "sample", "replicates"]
 """Of a predictive. `Data.padded`, `with_rows` and `where` are used inside jit, where nothing is checked."""
 
@@ -210,18 +131,17 @@ def _usual(x, fitted):
 
 def _with_wrong(rng, function, usual):
     """Arguments of which about a third are wrong; user functions may raise what they like, so none is given."""
-    names = [name for name, p in inspect.signature(function).parameters.items() if p.kind in (1, 3)]
-    usual = usual | (rng.choice(usual["pairs"]) if "predictive" in names else {})
-    unlike = [value for value in BAD if not callable(value)]
+    named = taken(function)
+    usual = usual | (rng.choice(usual["pairs"]) if "predictive" in named else {})
     return {
-        name: rng.choice(unlike if rng.random() < 0.35 or name not in usual else usual[name])
-        for name in names
-        if inspect.signature(function).parameters[name].default is inspect.Parameter.empty or rng.random() < 0.5
+        name: rng.choice(UNLIKE if rng.random() < 0.35 or name not in usual else usual[name])
+        for name, optional in named.items()
+        if not optional or rng.random() < 0.5
     }
 
 
 def _called(rng, function, usual):
-    return _outcome(function, **_with_wrong(rng, function, usual))
+    return outcome(function, **_with_wrong(rng, function, usual))
 
 
 @pytest.mark.parametrize("times", [4, pytest.param(60, marks=pytest.mark.slow)])
@@ -229,7 +149,7 @@ def test_functions_raise_nothing_but_their_own_errors(times):
     rng, usual = random.Random(5), _usual(*_fitted(times > 4))
     found = [_called(rng, function, usual) for function in FUNCTIONS for _ in range(times)]
     assert len(FUNCTIONS) > 40
-    assert [one for one in found if one not in ("done", "refused")] == []
+    assert errors(found) == []
     assert found.count("refused") > len(found) // 4
     assert found.count("done") > len(found) // 10
 
@@ -242,7 +162,7 @@ def test_methods_raise_nothing_but_their_own_errors(times):
     calls = [getattr(predictive, name) for _, predictive, _ in fitted for name in METHODS]
     calls += [model().bind, bound.sample]
     found = [_called(rng, call, usual) for call in calls for _ in range(times)]
-    assert [one for one in found if one not in ("done", "refused")] == []
+    assert errors(found) == []
     assert found.count("refused") > len(found) // 4
     assert found.count("done") > len(found) // 10
 
@@ -250,8 +170,8 @@ def test_methods_raise_nothing_but_their_own_errors(times):
 @pytest.mark.parametrize("name", ["model", "train", "test", "methods", "key"])
 def test_compare_refuses_what_it_cannot_fit(name):
     good = {"model": model(), "train": table(), "test": table(), "methods": [], "baselines": False}
-    found = [_outcome(tb.compare, **good | {name: value}) for value in BAD]
-    assert [one for one in found if one not in ("done", "refused")] == []
+    found = [outcome(tb.compare, **good | {name: value}) for value in BAD]
+    assert errors(found) == []
     assert found.count("refused") > len(found) // 2
 
 
@@ -259,6 +179,6 @@ def test_compare_refuses_what_it_cannot_fit(name):
 def test_to_bayesian_refuses_what_it_cannot_fit(name):
     module = eqx.nn.MLP(3, 1, 4, 1, key=jax.random.key(0))
     good = {"module": module, "data": table(), "method": tb.MAP(train=tb.Train(2)), "key": jax.random.key(0)}
-    found = [_outcome(tb.to_bayesian, **good | {name: value, "progress": False}) for value in BAD]
-    assert [one for one in found if one not in ("done", "refused")] == []
+    found = [outcome(tb.to_bayesian, **good | {name: value, "progress": False}) for value in BAD]
+    assert errors(found) == []
     assert found.count("refused") > len(found) // 2

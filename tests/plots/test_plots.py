@@ -94,7 +94,7 @@ def test_trace_and_ranks_show_the_input_where_chains_agree_least(chains):
     shares = np.array([stairs.get_data().values for stairs in axes.patches if hasattr(stairs, "get_data")])
     np.testing.assert_allclose(shares.sum(axis=0), 4.0)  # every bin of ranks is full
     assert shares[3, -1] > 2.0
-    with pytest.raises(tb.InputError, match=r"tb\.Chains; got Draws"):
+    with pytest.raises(tb.InputError, match=r"a Chains.*\(Draws\)\. Pass a sampler's posterior"):
         tb.plots.trace(tb.Draws(posterior.model, posterior.key, posterior.components(posterior.key, None)))
 
 

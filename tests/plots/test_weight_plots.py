@@ -43,6 +43,16 @@ def test_pruning_has_a_line_for_each_way_and_leaves_out_empty_networks():
         tb.plots.pruning(rows, score="RMSE")
 
 
+def test_weights_of_an_ensemble_are_histograms_too():
+    bound, rows = model(()).bind(tb.datasets.curve(jax.random.key(0), 10))
+    points = [tb.Point(bound, jax.random.key(0), bound.sample_params(jax.random.key(i), rows.x)) for i in range(2)]
+    axes = tb.plots.weight_histograms(tb.Mixture(bound, jax.random.key(1), tuple(points)))
+    for row, name in enumerate(("weight", "bias")):  # the first weight is on top
+        places = sorted(float(point.params.weights["layers"][0][name].ravel()[0]) for point in points)
+        edges = axes.patches[2 * row].get_data().edges
+        np.testing.assert_allclose(edges[[0, -1]], places, rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_weights_are_histograms_and_a_network_is_a_line_in_each():
     bound, _ = model(()).bind(tb.datasets.curve(jax.random.key(0), 10))

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ import numpy as np
 
 from tunbridge import metrics
 from tunbridge.core import tables, tree
+from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_table
 from tunbridge.core.types import Key, Params, PyTree
@@ -24,10 +25,12 @@ from tunbridge.model.model import Model
 from tunbridge.model.networks.layout import require_known
 from tunbridge.predict.parts import check_one_task
 
+By = Literal["snr", "magnitude"]
 FRACTIONS = (0.0, 0.5, 0.75, 0.9, 0.95, 0.98)
 """Fractions of the weights that `pruning_curve` removes by default."""
 
 
+@checked
 def signal_to_noise(posterior: Posterior) -> PyTree:
     r"""Each weight's ratio :math:`|\mu| / \sigma` of posterior mean to posterior standard deviation.
 
@@ -43,6 +46,7 @@ def signal_to_noise(posterior: Posterior) -> PyTree:
     return _ratios(*_moments(_inner(posterior)))
 
 
+@checked
 def decibels(ratios: PyTree) -> PyTree:
     r"""Ratios in dB as amplitudes, :math:`20 \log_{10} (|\mu| / \sigma)`, so that 0 dB is :math:`|\mu| = \sigma`.
 
@@ -53,10 +57,14 @@ def decibels(ratios: PyTree) -> PyTree:
     >>> print(decibels(np.array([0.1, 1.0, 10.0])))
     [-20.   0.  20.]
     """
+    ratios = jax.tree.map(lambda ratio: as_floats(ratio, "ratios"), ratios)
+    if any((ratio < 0).any() for ratio in jax.tree.leaves(ratios)):
+        raise InputError("ratios of at least 0", "one below", "Pass compression.signal_to_noise(posterior).")
     with np.errstate(divide="ignore"):
         return jax.tree.map(lambda ratio: 20.0 * np.log10(ratio), ratios)
 
 
+@checked
 def prune_by_snr(posterior: Posterior, fraction: float, *, biases: bool = True) -> Posterior:
     r"""Set the weights with the smallest :math:`|\mu| / \sigma` to 0 :cite:p:`blundell2015weight`.
 
@@ -76,6 +84,7 @@ def prune_by_snr(posterior: Posterior, fraction: float, *, biases: bool = True) 
     return _outer(posterior, _prune(_inner(posterior), fraction, "snr", biases))
 
 
+@checked
 def prune_by_magnitude(posterior: Posterior, fraction: float, *, biases: bool = True) -> Posterior:
     r"""Set the weights with the smallest :math:`|\mu|` to 0, as a baseline for `prune_by_snr`.
 
@@ -100,15 +109,16 @@ class PruningCurve(tables.Table):
     """For each fraction: the criterion, the fraction removed, the number of weights kept, error or RMSE, and NLL."""
 
 
+@checked
 def pruning_curve(
     posterior: Posterior,
     data: Any,
     fractions: Sequence[float] = FRACTIONS,
     *,
-    by: str = "snr",
+    by: By = "snr",
     biases: bool = True,
     key: Key | None = None,
-    num: int | None = None,
+    num: Count | None = None,
 ) -> PruningCurve:
     """Scores of a posterior as growing fractions of its weights are set to 0.
 
@@ -143,11 +153,9 @@ def pruning_curve(
     return PruningCurve(rows)
 
 
-def _prune(posterior: Posterior, fraction: float, by: str, biases: bool) -> Pruned:
+def _prune(posterior: Posterior, fraction: float, by: By, biases: bool) -> Pruned:
     if not 0.0 <= fraction <= 1.0:
         raise InputError("a fraction from 0 to 1", f"{fraction}", "Write 0.75 for three weights of four.")
-    if by not in ("snr", "magnitude"):
-        raise InputError('by= as "snr" or "magnitude"', repr(by), "Choose one.")
     if isinstance(posterior, Point) and by == "snr":
         raise _refused(posterior)
     mean, sd = _moments(posterior)

@@ -3,12 +3,14 @@
 `Module` and `Checked` check the arguments of a class, `checked` those of a function. The annotation is the
 declaration: ``int`` is a whole number (`Count`: at least 1), ``float`` a real number (`Positive`: above 0),
 ``Literal`` a choice, ``tuple[int, ...]`` a sequence of whole numbers, an ``Array`` named ``key`` a JAX key, a class or
-protocol an instance of it. An argument annotated ``Any`` is not checked here: the function itself does.
+protocol an instance of it. Any other text in `Annotated` is the advice in the error message. An argument annotated
+``Any`` is not checked here: the function itself does.
 """
 
 import collections.abc
 import dataclasses
 import functools
+import importlib
 import inspect
 import math
 import numbers
@@ -29,6 +31,8 @@ from tunbridge.core.errors import InputError
 MOST = 2**31 - 1
 """The largest count: inside a program, steps and rows are counted in 32 bits."""
 _LONGEST = 60
+_LATER = {"Axes": "matplotlib.axes"}
+"""Modules of classes that annotations name but that are slow to import: imported when such an argument is checked."""
 _Args = ParamSpec("_Args")
 _Result = TypeVar("_Result")
 
@@ -143,7 +147,12 @@ def _kinds_of_parameters(function: Callable) -> dict[str, Kind]:
 def _hints(thing: Any) -> dict[str, Any]:
     try:
         return typing.get_type_hints(thing, include_extras=True)
-    except (NameError, TypeError):  # names that only a type checker imports
+    except NameError as error:  # a name that only a type checker imports
+        if error.name not in _LATER:
+            return {}
+        later = {name: getattr(importlib.import_module(module), name) for name, module in _LATER.items()}
+        return typing.get_type_hints(thing, localns=later, include_extras=True)
+    except TypeError:
         return {}
 
 
@@ -159,6 +168,8 @@ def _kind(name: str, hint: Any) -> Kind:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is Annotated:
         kind, bound = _kind(name, parts[0]), parts[1]
+        if bound not in _BOUNDS:
+            return kind._replace(way=bound)
         return Kind(f"{kind.words} {bound}", lambda value: kind.allows(value) and _within(bound, value))
     if origin is Literal:
         return Kind(f"one of {', '.join(map(repr, parts))}", lambda value: isinstance(value, str) and value in parts)
@@ -184,7 +195,7 @@ def _kind(name: str, hint: Any) -> Kind:
     if not inspect.isclass(hint):
         return _ANYTHING
     if getattr(hint, "_is_protocol", False):
-        methods = [method for method in vars(hint) if method[0] != "_"]
+        methods = [name for name in (*getattr(hint, "__annotations__", ()), *vars(hint)) if name[0] != "_"]
         listed = f"{', '.join(methods[:4])}{', ...' if len(methods) > 4 else ''}"
         words = f"a {re.sub('(?<!^)(?=[A-Z])', ' ', hint.__name__).lower()} with the methods {listed}"
         kind = Kind(words, lambda value: not inspect.isclass(value) and not _lacking(value, methods))

@@ -12,6 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_array, check_consistent_length, check_is_fitted, validate_data
 
+from tunbridge.core.declared import shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.names import METHODS, UnknownNameError
 from tunbridge.core.types import Likelihood, Network, Predictive, Prior
@@ -98,7 +99,10 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
                 f"{len(rows[0])} sample(s)",
                 "Check how rows were chosen.",
             )
-        seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        try:
+            seed = check_random_state(self.random_state).randint(np.iinfo(np.int32).max)
+        except (ValueError, TypeError) as error:
+            raise InputError("random_state= as a seed or a RandomState", shown(self.random_state), "Use 0.") from error
         self.posterior_: Standardised = fit_standardised(
             self._resolved(),
             Model(network, prior, likelihood),

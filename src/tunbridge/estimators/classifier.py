@@ -10,6 +10,7 @@ from sklearn.utils import column_or_1d, compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
+from tunbridge.core.declared import shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Likelihood, Network, Prior
 from tunbridge.estimators.base import BayesianEstimator, as_likelihood, weights
@@ -89,7 +90,11 @@ class BayesianClassifier(ClassifierMixin, BayesianEstimator):
         if len(self.classes_) < 2:
             raise InputError("at least 2 classes in y", f"1 class, {self.classes_[0]!s}", "Check how rows were chosen.")
         if self.class_weight is not None:
-            balance = compute_sample_weight(self.class_weight, y)
+            try:
+                balance = compute_sample_weight(self.class_weight, y)
+            except (ValueError, TypeError, LookupError) as error:
+                expected = 'class_weight= as "balanced", or a mapping from every label to its weight'
+                raise InputError(expected, shown(self.class_weight), "Leave it out to weigh all rows alike.") from error
             weight = balance if weight is None else balance * weight
         self._learn(x, numbers, weight, self._family())
         return self

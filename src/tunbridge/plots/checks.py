@@ -5,10 +5,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 from tunbridge.diagnostics.psis import HIGH
 from tunbridge.inference.checks import Check
-from tunbridge.plots.curves import BLUE, GREY, ORANGE, SHADES
+from tunbridge.plots.curves import BLUE, GREY, ORANGE, SHADES, check_output
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _FEW = 50
 
 
+@checked
 def check(check: Check, *, output: int = 0, axes: "Sequence[Axes] | None" = None) -> "list[Axes]":
     """Plot the result of `Posterior.check` in three panels, or one if it has no leave-one-out estimates.
 
@@ -24,16 +26,20 @@ def check(check: Check, *, output: int = 0, axes: "Sequence[Axes] | None" = None
     minus the diagonal, with a band that it leaves with probability 0.05 if the model is right. The third shows k-hat
     of each point.
     """
-    num = 1 if check.loo is None else 3
+    flat, num = check.observed.ndim == 1, 1 if check.loo is None else 3
+    check_output(output, 1 if flat else check.observed.shape[1])
+    observed = check.observed if flat else check.observed[:, output]
+    replicated = check.replicated if flat else check.replicated[..., output]
+    few = _few(observed) and _few(replicated)
+    if not few and not all(np.ptp(values) > 0 for values in (observed, *replicated)):
+        raise InputError("data and replicates that vary", f"only {observed[0]:g}, or in a replicate", "Give more rows.")
     if axes is None:
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(1, num, figsize=(1.0 + 4.2 * num, 3.6), layout="constrained", squeeze=False)[1][0]
     if len(axes) != num:
         raise InputError(f"{num} axes", f"{len(axes)}", "Leave axes= out, or make as many.")
-    observed = check.observed if check.observed.ndim == 1 else check.observed[:, output]
-    replicated = check.replicated if check.observed.ndim == 1 else check.replicated[..., output]
-    if _few(observed) and _few(replicated):
+    if few:
         _shares(observed, replicated, axes[0])
     else:
         _densities(observed, replicated, axes[0])

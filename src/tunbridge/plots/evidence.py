@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 from tunbridge.plots.curves import BLUE, GREY, new_axes
 
@@ -18,9 +19,10 @@ class Ranked(Protocol):
     rank_correlation: float | None
 
 
+@checked
 def evidence(ranking: Ranked, *, axes: "Axes | None" = None) -> "Axes":
     """Plot log evidence per row against test NLL, with its standard error, for each model: good models are top left."""
-    if "NLL" not in ranking.rows[0]:
+    if not ranking.rows or "NLL" not in ranking.rows[0]:
         raise InputError("a ranking with test rows", "one without", "Write rank_models(models, data, test, key=key).")
     axes = new_axes(axes)
     nll, error, value = (np.array([row[name] for row in ranking.rows]) for name in ("NLL", "its error", "a row"))

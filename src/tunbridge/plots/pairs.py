@@ -7,8 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tunbridge.core.declared import as_floats, checked, shown
 from tunbridge.core.errors import InputError
-from tunbridge.plots.curves import BLUE, CYCLE, SHADES, new_axes
+from tunbridge.plots.curves import BLUE, CYCLE, SHADES, check_masses, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -17,6 +18,7 @@ MASSES = (0.5, 0.9)
 _ANGLES = np.linspace(0.0, 2.0 * np.pi, 181)
 
 
+@checked
 def contours(
     log_density: Callable[[Any], Any],
     x: Any,
@@ -36,10 +38,14 @@ def contours(
     masses
         Probability of each region, between 0 and 1.
     """
-    _check_masses(masses)
-    axes, x, y = new_axes(axes), np.asarray(x, float), np.asarray(y, float)
-    points = jnp.asarray(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2))
+    check_masses(masses)
+    x, y = _grid(x, "x"), _grid(y, "y")
+    points = jnp.asarray(np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2), float)
     logs = np.asarray(jax.jit(jax.vmap(log_density))(points), np.float64)
+    if logs.shape != (len(points),) or not np.isfinite(logs.max()):
+        got = "NaN, or infinity" if logs.shape == (len(points),) else f"an array of shape {logs.shape[1:]}"
+        raise InputError("a log density that is one number at each point of the grid", got, "Change log_density=.")
+    axes = new_axes(axes)
     density = np.exp(logs - logs.max()).reshape(len(y), len(x))
     ordered = np.sort(density, axis=None)[::-1]
     cumulative = np.cumsum(ordered) / ordered.sum()
@@ -49,6 +55,7 @@ def contours(
     return axes
 
 
+@checked
 def ellipses(
     mean: Any,
     covariance: Any,
@@ -70,7 +77,8 @@ def ellipses(
     masses
         Probability inside each ellipse, between 0 and 1.
     """
-    _check_masses(masses)
+    check_masses(masses)
+    _check_colour(color)
     centre, root = _root(mean, covariance)
     axes = new_axes(axes)
     color = CYCLE[len({line.get_color() for line in axes.lines}) % len(CYCLE)] if color is None else color
@@ -84,6 +92,7 @@ def ellipses(
     return axes
 
 
+@checked
 def path(means: Any, covariances: Any, *, mass: float = MASSES[-1], axes: "Axes | None" = None) -> "Axes":
     """Plot a sequence of two-dimensional normal distributions: a line through the means, and an ellipse per step.
 
@@ -96,8 +105,14 @@ def path(means: Any, covariances: Any, *, mass: float = MASSES[-1], axes: "Axes 
     mass
         Probability inside each ellipse.
     """
+    check_masses((mass,))
+    means, covariances = as_floats(means, "means"), as_floats(covariances, "covariances")
+    if not len(means.shape) or not means.size or covariances.shape[:1] != means.shape[:1]:
+        got = f"{means.shape} and {covariances.shape}"
+        raise InputError("means (steps, 2) and covariances (steps, 2, 2)", got, "Choose two of the parameters.")
+    for mean, covariance in zip(means, covariances, strict=True):
+        _root(mean, covariance)
     axes = new_axes(axes)
-    means, covariances = np.asarray(means, float), np.asarray(covariances, float)
     for mean, covariance in zip(means[:-1], covariances[:-1], strict=True):
         ellipses(mean, covariance, masses=(mass,), color=SHADES[2], axes=axes)
     axes.plot(*means.T, color=BLUE, lw=1.2)
@@ -105,11 +120,13 @@ def path(means: Any, covariances: Any, *, mass: float = MASSES[-1], axes: "Axes 
 
 
 def _root(mean: Any, covariance: Any) -> tuple[np.ndarray, np.ndarray]:
-    centre, matrix = np.asarray(mean, float), np.asarray(covariance, float)
+    centre, matrix = as_floats(mean, "mean"), as_floats(covariance, "covariance")
     if centre.shape != (2,) or matrix.shape != (2, 2):
         raise InputError(
             "a mean (2,) and a covariance (2, 2)", f"{centre.shape} and {matrix.shape}", "Choose two of the parameters."
         )
+    if not (np.isfinite(centre).all() and np.isfinite(matrix).all()):
+        raise InputError("finite numbers in a mean and a covariance", "NaN or infinity", "Check the fit.")
     values, vectors = np.linalg.eigh(matrix)
     if values.min() < -1e-6 * values.max():
         raise InputError(
@@ -118,6 +135,15 @@ def _root(mean: Any, covariance: Any) -> tuple[np.ndarray, np.ndarray]:
     return centre, vectors * np.sqrt(np.maximum(values, 0.0))[None]
 
 
-def _check_masses(masses: Sequence[float]) -> None:
-    if not all(0.0 < mass < 1.0 for mass in masses):
-        raise InputError("masses between 0 and 1", f"{tuple(masses)}", "Write (0.5, 0.9).")
+def _grid(values: Any, name: str) -> np.ndarray:
+    line = as_floats(values, name)
+    if line.ndim != 1 or len(line) < 2 or not np.isfinite(line).all() or not (np.diff(line) > 0).all():
+        raise InputError(f"{name} as at least two ascending numbers", shown(line), "Write np.linspace(-3, 3, 101).")
+    return line
+
+
+def _check_colour(color: str | None) -> None:
+    from matplotlib.colors import is_color_like
+
+    if color is not None and not is_color_like(color):
+        raise InputError("a colour that matplotlib knows", repr(color), 'Write "red", or "#2f6690".')

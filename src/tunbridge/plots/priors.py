@@ -7,6 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tunbridge.core.data import check_x
+from tunbridge.core.declared import Count, as_floats, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Prior
 from tunbridge.model import priors as zoo
@@ -20,6 +22,7 @@ Priors = Mapping[str, Prior]
 _W = np.linspace(-8.0, 8.0, 161)
 
 
+@checked
 def densities(
     priors: Mapping[str, Prior], w: Any = _W, *, key: Key | None = None, axes: "Axes | None" = None
 ) -> "Axes":
@@ -29,6 +32,7 @@ def densities(
     return axes
 
 
+@checked
 def influence(
     priors: Mapping[str, Prior], w: Any = _W, *, key: Key | None = None, axes: "Axes | None" = None
 ) -> "Axes":
@@ -39,32 +43,40 @@ def influence(
     return axes
 
 
-def prior_functions(model: Model, x: Any, *, key: Key, num: int = 12, axes: "Axes | None" = None) -> "Axes":
+@checked
+def prior_functions(model: Model, x: Any, *, key: Key, num: Count = 12, axes: "Axes | None" = None) -> "Axes":
     """Plot functions drawn from a model's prior over one input: the first output of each network.
 
     x is (points,) or (points, 1). The likelihood is not used.
     """
-    points = np.asarray(x, float)
+    points = as_floats(x, "x")
     points = points[:, None] if points.ndim == 1 else points
-    if points.ndim != 2 or points.shape[1] != 1:
+    if points.ndim != 2 or points.shape[1] != 1 or not points.size:
         raise InputError("x of shape (points, 1)", f"shape {points.shape}", "Vary one input and fix the others.")
-    axes, inputs = new_axes(axes), jnp.asarray(points)
+    inputs = jnp.asarray(check_x(points), float)
 
     def sampled_function(key_draw: Key) -> Any:
         return model.outputs(model.sample_params(key_draw, inputs), inputs)[:, 0]
 
-    for line in np.asarray(jax.jit(jax.vmap(sampled_function))(jax.random.split(key, num))):
+    drawn = np.asarray(jax.jit(jax.vmap(sampled_function))(jax.random.split(key, num)))
+    axes = new_axes(axes)
+    for line in drawn:
         axes.plot(points[:, 0], line, color=BLUE, lw=0.9, alpha=0.7)
     axes.set(xlabel="x", ylabel="f(x)", title="Functions drawn from the prior", xlim=(points[0, 0], points[-1, 0]))
     return axes
 
 
 def _curves(priors: Priors, w: Any, curve: Any, key: Key | None, axes: "Axes | None") -> "Axes":
-    axes = new_axes(axes)
+    points = as_floats(w, "w")
+    if not priors or points.ndim != 1 or len(points) < 2 or not np.isfinite(points).all():
+        got = "none" if not priors else shown(points)
+        raise InputError("a prior, and w as at least two finite numbers", got, "Leave w= out.")
     key = jax.random.key(0) if key is None else key
-    for number, (name, prior) in enumerate(priors.items()):
+    curves = {name: np.asarray(curve(prior, points, key=key)) for name, prior in priors.items()}
+    axes = new_axes(axes)
+    for number, (name, line) in enumerate(curves.items()):
         style = "-" if number < len(CYCLE) else "--"
-        axes.plot(w, np.asarray(curve(prior, w, key=key)), style, color=CYCLE[number % len(CYCLE)], lw=1.4, label=name)
-    axes.set(xlabel="weight", xlim=(np.min(w), np.max(w)))
+        axes.plot(points, line, style, color=CYCLE[number % len(CYCLE)], lw=1.4, label=name)
+    axes.set(xlabel="weight", xlim=(points.min(), points.max()))
     axes.legend(frameon=False, fontsize="small")
     return axes

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from tunbridge.core.declared import as_floats, checked, is_real
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 from tunbridge.plots.curves import BLUE, CYCLE, GREY, new_axes
@@ -18,6 +19,7 @@ _FURTHEST = 60.0
 """The largest ratio that is drawn, in decibels."""
 
 
+@checked
 def signal_to_noise(
     decibels: PyTree, *, removed: Sequence[float] = (0.75,), axes: "Sequence[Axes] | None" = None
 ) -> "list[Axes]":
@@ -34,13 +36,19 @@ def signal_to_noise(
     axes
         Two axes; None makes them.
     """
+    flat = np.concatenate(
+        [np.ravel(as_floats(leaf, "decibels")) for leaf in jax.tree.leaves(decibels)] or [np.zeros(0)]
+    )
+    if not flat.size or np.isnan(flat).any():
+        raise InputError("decibels as numbers", "NaN" if flat.size else "none", "Pass compression.decibels(...).")
+    if not all(0.0 <= fraction <= 1.0 for fraction in removed):
+        raise InputError("removed= as fractions from 0 to 1", f"{tuple(removed)}", "Write (0.75,).")
     if axes is None:
         import matplotlib.pyplot as plt
 
         axes = plt.subplots(1, 2, figsize=(9.4, 3.6), layout="constrained")[1]
     if len(axes) != 2:
         raise InputError("two axes", f"{len(axes)}", "Leave axes= out, or make two.")
-    flat = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(decibels)])
     values = np.sort(np.clip(flat, -_FURTHEST, _FURTHEST))
     density, share = axes
     heights, edges = np.histogram(values, _BINS, density=True)
@@ -60,6 +68,7 @@ def signal_to_noise(
     return list(axes)
 
 
+@checked
 def pruning(rows: Sequence[Mapping[str, Any]], *, score: str | None = None, axes: "Axes | None" = None) -> "Axes":
     """Plot a score against the share of weights removed, with one line per pruning criterion.
 
@@ -72,8 +81,10 @@ def pruning(rows: Sequence[Mapping[str, Any]], *, score: str | None = None, axes
     score
         "error", "RMSE" or "NLL"; None takes the first of these that the rows have.
     """
+    if not all("by" in row and is_real(row.get("removed")) for row in rows):
+        raise InputError("rows of a pruning curve", "one without by or removed", "Pass curve.rows.")
     drawn = [row for row in rows if row["removed"] < 1.0]
-    known = [name for name in ("error", "RMSE", "NLL") if drawn and name in drawn[0]]
+    known = [name for name in ("error", "RMSE", "NLL") if drawn and all(name in row for row in drawn)]
     if not known or (score is not None and score not in known):
         raise InputError(f"rows with {score or 'a score'}", f"{', '.join(known) or 'none'}", "Pass curve.rows.")
     axes, score = new_axes(axes), score or known[0]

@@ -6,32 +6,35 @@ import jax
 import numpy as np
 
 from tunbridge import metrics
-from tunbridge.core.types import Predictive
+from tunbridge.core.declared import Count, checked
+from tunbridge.metrics.targets import PredictiveOfClasses, PredictiveOfNumbers
 from tunbridge.plots.curves import CYCLE, GREY, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-def calibration(predictive: Predictive, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
+@checked
+def calibration(
+    predictive: PredictiveOfNumbers, y: Any, *, label: str | None = None, axes: "Axes | None" = None
+) -> "Axes":
     """Plot the share of values inside the central interval against its nominal probability (numbers, counts).
 
     For counts, PIT values are drawn uniformly between P(Y < y) and P(Y <= y), with a fixed key.
     """
-    axes = new_axes(axes)
     level = np.asarray(metrics.pit(predictive, y, jax.random.key(0))).reshape(-1)
     masses = np.linspace(0, 1, 101)
     observed = (2 * np.abs(level - 0.5)[None] <= masses[:, None]).mean(axis=1)
-    return _against_diagonal(axes, masses, observed, label, "mass of the interval", "share of values inside")
+    return _against_diagonal(new_axes(axes), masses, observed, label, "mass of the interval", "share of values inside")
 
 
+@checked
 def reliability(
-    predictive: Predictive, y: Any, *, bins: int = 10, label: str | None = None, axes: "Axes | None" = None
+    predictive: PredictiveOfClasses, y: Any, *, bins: Count = 10, label: str | None = None, axes: "Axes | None" = None
 ) -> "Axes":
     """Plot accuracy against confidence, in bins of equal numbers of points (classes)."""
-    axes = new_axes(axes)
     table = metrics.reliability(predictive, y, bins, metrics.equal_mass)
-    return _against_diagonal(axes, table.confidence, table.accuracy, label, "confidence", "accuracy", "o-")
+    return _against_diagonal(new_axes(axes), table.confidence, table.accuracy, label, "confidence", "accuracy", "o-")
 
 
 def _against_diagonal(axes, claimed, observed, label, xlabel, ylabel, style="-"):

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tunbridge.core.declared import checked
 from tunbridge.diagnostics.uniformity import Calibration, band
 from tunbridge.plots.curves import CYCLE, GREY, ORANGE, new_axes
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+@checked
 def sbc(calibration: Calibration, *, axes: "Axes | None" = None) -> "Axes":
     """Plot the distribution function of each quantity's ranks, minus the diagonal.
 

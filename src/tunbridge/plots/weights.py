@@ -1,26 +1,36 @@
 """Plots of the posterior of single weights, and of the gain from averaging networks."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 import numpy as np
 
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import flatten_with_paths, ravel
-from tunbridge.core.types import Key, Predictive
+from tunbridge.core.types import Key
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.plots.curves import BLUE, CYCLE, ORANGE, SHADES, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_DRAWS = 1000
+_DRAWS, _AT_ONCE = 1000, 50
 _BINS = 40
 _SHOWN = 6
 _ORDERS = 100
 
 
+class OfNetworks(Protocol):
+    """A predictive distribution that averages networks, such as `tunbridge.Predictive` of draws."""
+
+    def log_probs(self, y: Any) -> Any:
+        """Log p(y) under each network, (networks, points)."""
+        ...
+
+
+@checked
 def weight_histograms(
     posterior: Posterior,
     fixed: Posterior | None = None,
@@ -49,17 +59,21 @@ def weight_histograms(
     total = sum(leaf.size for _, leaf in leaves)
     chosen = np.linspace(0, total - 1, min(_SHOWN, total)).round() if numbers is None else numbers
     chosen = np.asarray(chosen, int)
-    if chosen.min() < 0 or chosen.max() >= total:
+    if not chosen.size or chosen.min() < 0 or chosen.max() >= total:
         raise InputError(f"numbers from 0 to {total - 1}", f"{chosen.tolist()}", "Count all weights in one vector.")
+    other = None if fixed is None else np.asarray(ravel(fixed.model.weights(fixed.one())))
+    if other is not None and len(other) != total:
+        raise InputError(f"a fixed network of {total} weights", f"{len(other)}", "Fit the same network.")
+    keys = jax.random.split(posterior.key if key is None else key, _DRAWS // _AT_ONCE)
+    chosen_of = jax.jit(jax.vmap(lambda params: ravel(model.weights(params))[chosen]))
+    drawn = np.concatenate([np.asarray(chosen_of(posterior.sample(one, _AT_ONCE)), np.float64) for one in keys])
     axes = new_axes(axes)
-    keys = jax.random.split(posterior.key if key is None else key, _DRAWS)
-    drawn = jax.lax.map(lambda k: ravel(jax.vmap(model.weights)(posterior.sample(k, 1)))[chosen], keys)
-    for row, values in enumerate(np.asarray(drawn, np.float64).T[::-1]):
+    for row, values in enumerate(drawn.T[::-1]):
         heights, edges = np.histogram(values, _BINS)
         axes.stairs(row + 0.85 * heights / heights.max(), edges, baseline=row, color=SHADES[1], fill=True, lw=0)
         axes.stairs(row + 0.85 * heights / heights.max(), edges, baseline=row, color=BLUE, lw=1.0)
-    if fixed is not None:
-        lines = np.asarray(ravel(model.weights(fixed.one())))[chosen][::-1]
+    if other is not None:
+        lines = other[chosen][::-1]
         axes.vlines(lines, np.arange(len(lines)), np.arange(len(lines)) + 0.92, color=ORANGE, lw=2, label="one network")
         axes.legend(frameon=False, fontsize="small")
     axes.set_yticks(np.arange(len(chosen)) + 0.4, [_name(leaves, number) for number in chosen[::-1]])
@@ -76,7 +90,8 @@ def _name(leaves: list[tuple[str, Any]], number: int) -> str:
     return f"{path}[{', '.join(map(str, place))}]"
 
 
-def averaging(predictive: Predictive, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
+@checked
+def averaging(predictive: OfNetworks, y: Any, *, label: str | None = None, axes: "Axes | None" = None) -> "Axes":
     """Plot the NLL of averages of 1, 2, ... of a predictive's networks, averaged over up to 100 choices of them.
 
     A further call on the same axes adds a line.

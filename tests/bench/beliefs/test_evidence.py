@@ -98,11 +98,11 @@ def test_a_method_without_evidence_is_refused(rows, key):
     model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
     for arguments, said in (
         ({"method": tb.MAP()}, "estimates the evidence"),
-        ({"starts": 0}, "at least 1 start"),
+        ({"starts": 0}, "starts= as a whole number from 1"),
     ):
         with pytest.raises(tb.InputError, match=said):
             tb.bench.rank_models({"line": model}, rows, key=key, **arguments)
-    with pytest.raises(tb.InputError, match="mapping of names"):
+    with pytest.raises(tb.InputError, match="models= as a dictionary, each value a Model"):
         tb.bench.rank_models({"line": tb.networks.MLP(())}, rows, key=key)
 
 

@@ -217,8 +217,8 @@ def test_momentum_that_is_never_drawn_anew_stays_on_its_energy():
     ("wrong", "said"),
     [
         ({"momentum": [1.0]}, "momentum of the position's shape"),
-        ({"num_steps": -1}, "whole number of steps"),
-        ({"num_steps": 2.0}, "whole number of steps"),
+        ({"num_steps": -1}, "whole number"),
+        ({"num_steps": 2.0}, "whole number"),
         ({"inverse_mass": jnp.ones(3)}, "inverse mass of shape"),
         ({"log_density": lambda w: -(w**2)}, "gives one number"),
     ],

@@ -109,5 +109,5 @@ def test_the_function_stays_and_the_distance_shrinks(hidden, activation):
 
 def test_networks_without_known_symmetries_are_refused():
     network = tb.networks.from_functions(lambda k, x: {"w": jnp.zeros(1)}, lambda w, x: x * w["w"])
-    with pytest.raises(tb.InputError, match="whose symmetries are known"):
+    with pytest.raises(tb.InputError, match="symmetries of other networks are not known"):
         symmetries.canonical(network, {"w": jnp.zeros((4, 1))})

@@ -12,6 +12,7 @@ import numpy as np
 from tunbridge.bench.comparing.compare import as_rows, as_scored
 from tunbridge.core import tables
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
@@ -47,13 +48,14 @@ class ModelRanking(tables.Table):
         return self.rows[0]["model"]
 
 
+@checked
 def rank_models(
     models: Mapping[str, Model],
     data: Rows,
     test: Rows | None = None,
     *,
     method: Method | None = None,
-    starts: int = 1,
+    starts: Count = 1,
     key: Key,
 ) -> ModelRanking:
     r"""Rank models by their evidence on the same rows, with the probability of each :cite:p:`mackay1992practical`.
@@ -80,7 +82,7 @@ def rank_models(
         The key, the same for every model.
     """
     method = Laplace() if method is None else method
-    _refuse(models, method, starts)
+    _refuse(models, method)
     fits = {name: learn(model, data, method, key=key, starts=starts) for name, model in models.items()}
     total = np.array([fit.log_evidence - fit.unit for fit in fits.values()])
     shares = np.exp(total - total.max()) / np.exp(total - total.max()).sum()
@@ -141,14 +143,12 @@ def _evidence(fit: Standardised) -> float:
     return float(posterior.log_evidence)
 
 
-def _refuse(models: Mapping[str, Model], method: Method, starts: int) -> None:
-    if not isinstance(models, Mapping) or not models or not all(isinstance(model, Model) for model in models.values()):
-        raise InputError("a mapping of names to models", repr(models)[:60], 'Write {"small": tb.Model(...), ...}.')
+def _refuse(models: Mapping[str, Model], method: Method) -> None:
+    if not models:
+        raise InputError("at least one model", "none", 'Write {"small": tb.Model(...), ...}.')
     if not isinstance(method, Laplace | NeuralLinear | TemperedSMC):
         name = type(method).__name__
         raise InputError("a method that estimates the evidence", name, "Use tb.Laplace() or tb.TemperedSMC().")
-    if starts < 1:
-        raise InputError("at least 1 start", f"{starts}", "Try 3.")
 
 
 def _rank_correlation(rows: list[dict[str, Any]]) -> float | None:

@@ -11,6 +11,7 @@ from tunbridge.bench.beliefs.evidence import learn, score
 from tunbridge.bench.comparing.compare import compare
 from tunbridge.core import tables
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Prior
 from tunbridge.inference.base import Method
@@ -38,7 +39,8 @@ class Beliefs(tables.Table):
     sentences: tuple[str, ...]
 
 
-def prior_predictive(model: Model, data: Any, *, key: Key, num: int = 1000) -> Beliefs:
+@checked
+def prior_predictive(model: Model, data: Any, *, key: Key, num: Count = 1000) -> Beliefs:
     """Compare what a model predicts from its prior at the inputs of some data with the observed y.
 
     Parameters
@@ -111,6 +113,7 @@ class Sensitivity(tables.Table):
     rows: list[dict[str, Any]]
 
 
+@checked
 def sensitivity(
     model: Model,
     train: Data | tuple[Any, Any],
@@ -162,6 +165,7 @@ class Ranking(tables.Table):
     rows: list[dict[str, Any]]
 
 
+@checked
 def rank_priors(
     model: Model,
     priors: Mapping[str, Prior],

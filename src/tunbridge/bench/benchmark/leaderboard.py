@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,15 @@ from tunbridge.bench.benchmark.published import Published, beside
 from tunbridge.bench.benchmark.standing import Standing, spans
 from tunbridge.bench.comparing.figures import FIGURES
 from tunbridge.core import tables
+from tunbridge.core.declared import checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.tables import Listing, Row
 
 _ACROSS = 6
 """Number of tasks shown side by side in a terminal."""
-_NEEDED = ("suite", "task", "split", "method", "key", "status", "figures", "train_rows", "test_rows")
+_NEEDED: dict[str, Any] = dict.fromkeys(("suite", "task", "method", "status"), str)
+_NEEDED |= {"split": int, "key": int, "figures": Mapping, "train_rows": int | None, "test_rows": int | None}
+"""What a row needs, and the type of each."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Leaderboard(tables.Tables):
     standings: dict[str, Standing]
 
     @classmethod
+    @checked
     def of(cls, rows: Iterable[Row], figure: str | None = None, level: float = 0.95) -> "Leaderboard":
         """Make the leaderboard of some rows.
 
@@ -61,7 +65,10 @@ class Leaderboard(tables.Tables):
         level
             Confidence level of the intervals.
         """
-        every = tuple(rows)
+        try:
+            every = tuple(rows)
+        except TypeError as error:  # an array without axes has an iterator that raises
+            raise InputError("rows of a benchmark", shown(rows), "Pass rows as stored.") from error
         _refuse(every, figure, level)
         suites = {name: tuple(row for row in every if row["suite"] == name) for name in (row["suite"] for row in every)}
         return cls({name: Standing(name, fits, figure or _figure(fits), level) for name, fits in suites.items()})
@@ -234,9 +241,14 @@ def _refuse(rows: Sequence[Row], figure: str | None, level: float) -> None:
         raise InputError("a level between 0 and 1", f"{level}", "Write level=0.95.")
     seen = set()
     for row in rows:
+        if not isinstance(row, Mapping):
+            raise InputError("rows as mappings", shown(row), "Pass rows as stored.")
         lacking = [name for name in _NEEDED if name not in row]
         if lacking:
             raise InputError(f"rows with {', '.join(_NEEDED)}", f"one without {lacking[0]}", "Pass rows as stored.")
+        odd = [name for name, kind in _NEEDED.items() if not isinstance(row[name], kind)]
+        if odd:
+            raise InputError(f"{odd[0]} in a row as stored", shown(row[odd[0]]), "Pass rows as stored.")
         if row["status"] not in ("done", "failed"):
             raise InputError("a status of done or failed", repr(row["status"]), "Pass rows as stored.")
         place = tuple(row[name] for name in ("suite", "task", "split", "method", "key"))

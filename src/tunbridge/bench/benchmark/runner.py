@@ -8,7 +8,7 @@ import os
 import time
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -24,7 +24,8 @@ from tunbridge.bench.comparing.compare import as_scored
 from tunbridge.bench.comparing.cost import cost
 from tunbridge.core import provenance
 from tunbridge.core.data import Data
-from tunbridge.core.errors import ConvergenceWarning
+from tunbridge.core.declared import checked
+from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
@@ -35,6 +36,8 @@ logger = logging.getLogger(__name__)
 
 DEFAULTS = ("map", "ensemble", "mcdropout", "laplace", "meanfield", "sghmc", "nuts", *BASELINES)
 """The default methods of a suite: one per family, and the baselines."""
+_MOST_KEY = 2**32 - 1
+"""The largest seed: JAX drops further bits of an integer."""
 _THREADS = "NPROC"
 """Environment variable for the number of threads that XLA and parallel members may use in a process."""
 
@@ -93,9 +96,10 @@ class Tally:
         )
 
 
+@checked
 def plan(
     suite: str,
-    tasks: Iterable[Task],
+    tasks: Sequence[Task],
     methods: Mapping[str, Method],
     *,
     splits: Sequence[int] | None = None,
@@ -111,13 +115,16 @@ def plan(
     splits
         Indices of the splits; None is all.
     key
-        An integer that seeds everything random.
+        An integer from 0 to 2^32 - 1 that seeds everything random.
     tune
         Whether to tune hyperparameters; otherwise all methods use their defaults.
     """
-    tasks = tuple(tasks)
+    if not len(tasks):
+        raise InputError("at least one task", "none", "Pass tb.bench.SUITES[suite]().")
+    if not 0 <= key <= _MOST_KEY:
+        raise InputError(f"a key from 0 to {_MOST_KEY}", f"{key}", "Use 0.")
     for task in tasks:
-        for split in splits or ():
+        for split in () if splits is None else splits:
             task.check(split)
     chosen = range(max(task.splits for task in tasks)) if splits is None else splits
     return [
@@ -129,6 +136,7 @@ def plan(
     ]
 
 
+@checked
 def run(jobs: Sequence[Job], store: Store, *, each: Callable[[Done], None] = lambda _: None) -> Tally:
     """Compute the rows that are missing from the store, and store each as soon as it is finished.
 

@@ -10,6 +10,8 @@ import jax
 import numpy as np
 
 from tunbridge.bench.baselines.base import Fitted
+from tunbridge.core.data import check_x
+from tunbridge.core.declared import as_floats, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Predictive
 from tunbridge.inference.linear.posterior import LinearLayer
@@ -24,6 +26,7 @@ _ROWS = 1000
 """How many rows are timed."""
 
 
+@checked
 def cost(posterior: Posterior, x: Any, y: Any) -> dict[str, float]:
     """Networks averaged per prediction, milliseconds per row once compiled, and megabytes of the saved posterior.
 
@@ -37,7 +40,10 @@ def cost(posterior: Posterior, x: Any, y: Any) -> dict[str, float]:
     x, y
         Rows whose log density is evaluated; the first 1,000 are timed.
     """
-    rows, truth = np.asarray(x)[:_ROWS], np.asarray(y)[:_ROWS]
+    rows = check_x(x)[:_ROWS]
+    if not as_floats(y, "y").ndim:
+        raise InputError("y as an array (points, ...)", shown(y), "Pass the targets of x.")
+    truth = np.asarray(y)[:_ROWS]
     seconds = []
     for _ in range(2):
         began = time.perf_counter()

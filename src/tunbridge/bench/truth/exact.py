@@ -17,6 +17,7 @@ from scipy.optimize import minimize
 from scipy.special import logsumexp
 
 from tunbridge.core.data import Data
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.promises import Kind
@@ -285,7 +286,8 @@ PROBLEMS: dict[str, Callable[[], Problem]] = {
 """The name of each problem and the function that makes it."""
 
 
-def deviation(problem: Problem, posterior: Posterior, kind: Kind, key: Key, num: int = 4000) -> float:
+@checked
+def deviation(problem: Problem, posterior: Posterior, kind: Kind, key: Key, num: Count = 4000) -> float:
     """Largest error of a posterior over the problem's inputs, in posterior standard deviations.
 
     `kind` says what is compared: the mean or the mode, and for a method that should match it, the spread too.

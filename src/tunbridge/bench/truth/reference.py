@@ -4,7 +4,7 @@ import dataclasses
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import jax
 import numpy as np
@@ -13,10 +13,11 @@ from tunbridge import diagnostics, metrics
 from tunbridge.bench.truth.temperature import refuse_tempered
 from tunbridge.core import archive, tables
 from tunbridge.core.data import check_x
+from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.errors import ConvergenceWarning, InputError, LoadError, TunbridgeError
 from tunbridge.core.loaders import as_data
 from tunbridge.core.provenance import describe, record
-from tunbridge.core.types import Key, Predictive
+from tunbridge.core.types import Key
 from tunbridge.inference.base import Iterative, Method
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.posteriors import Posterior
@@ -38,6 +39,15 @@ ELSEWHERE = "TUNBRIDGE_REFERENCES"
 """The environment variable that names a folder of further references."""
 AMONG, BETWEEN, BEYOND = 0, 1, 2
 """Codes for the place of an input: among the data, in a gap between them, or beyond them."""
+
+
+class OfFunctions(Protocol):
+    """A predictive distribution with draws of functions, such as `tunbridge.Predictive`."""
+
+    @property
+    def functions(self) -> Any:
+        """Means or class probabilities under each network, (networks, points, outputs or classes)."""
+        ...
 
 
 class ReferenceError(TunbridgeError):
@@ -125,6 +135,7 @@ class Reference:
         return made, f"{self.provenance['device']}, {', '.join(self.provenance['versions'])}."
 
 
+@checked
 def references(folder: str | os.PathLike | None = None) -> dict[str, Path]:
     """Reference files by name: those in `folder` (TUNBRIDGE_REFERENCES by default), and those of the package.
 
@@ -135,6 +146,7 @@ def references(folder: str | os.PathLike | None = None) -> dict[str, Path]:
     return {file.stem: file for file in (*others, *sorted(FOLDER.glob("*.npz")))}
 
 
+@checked
 def load_reference(path: str | os.PathLike, folder: str | os.PathLike | None = None) -> Reference:
     """Load a reference from a file, or by a name that `references` lists.
 
@@ -172,6 +184,7 @@ def _read(facts: Any, arrays: dict[str, np.ndarray]) -> Reference:
     return Reference(facts["name"], x, predictions, noise, *rest)
 
 
+@checked
 def make_reference(
     model: Model,
     data: Any,
@@ -180,7 +193,7 @@ def make_reference(
     key: Key,
     *,
     name: str = "",
-    draws: int = 400,
+    draws: Count = 400,
     places: Any = None,
     checkpoint: str | os.PathLike | None = None,
     progress: bool = False,
@@ -239,7 +252,8 @@ def make_reference(
     return Reference(name, x, predictions[chosen].astype(np.float32), noise, classes, provenance, checks, where)
 
 
-def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[str, float]:
+@checked
+def fidelity(posterior: Posterior | OfFunctions, reference: Reference) -> dict[str, float]:
     """Distances of a posterior, or of a predictive at the reference's inputs, from the reference.
 
     For regression: ``sliced_wasserstein`` between functions, in units of y; ``mean_error``, the root mean square over
@@ -250,7 +264,7 @@ def fidelity(posterior: Posterior | Predictive, reference: Reference) -> dict[st
     ``in_between`` is the standard deviation of functions in the gap over that among the data (geometric means), divided
     by the same ratio for the reference: 1 is correct, below 1 overconfident in the gap, and 0 a single function.
     """
-    predictive = posterior.predict(reference.x) if isinstance(posterior, Posterior) else posterior
+    predictive: Any = posterior.predict(reference.x) if isinstance(posterior, Posterior) else posterior
     functions = np.asarray(predictive.functions, np.float64)
     if functions.shape[1:] != reference.predictions.shape[1:]:
         raise InputError(
@@ -321,7 +335,7 @@ def _chains(posterior: Posterior) -> Chains:
 
 
 def _checked(places: Any, num: int) -> np.ndarray:
-    where = np.asarray(places)
+    where = as_floats(places, "places")
     if where.shape != (num,) or not {AMONG, BETWEEN} <= set(where.tolist()) <= {AMONG, BETWEEN, BEYOND}:
         raise InputError(
             f"places of {num} inputs: 0 among the data, 1 between, 2 beyond, with both 0 and 1 present",

@@ -12,6 +12,7 @@ from jax import Array
 from tunbridge import diagnostics
 from tunbridge.bench.truth.temperature import refuse_tempered
 from tunbridge.core.data import Data, check_x
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key, Params
 from tunbridge.diagnostics import Calibration
@@ -30,13 +31,14 @@ _DRAWS = 200
 Measure = Callable[[Params, Array], dict[str, Array]]
 
 
+@checked
 def sbc(
     method: Method,
     model: Model,
     x: Any,
     *,
     key: Key,
-    simulations: int = 200,
+    simulations: Count = 200,
     inputs: Any = None,
     progress: bool = True,
 ) -> Calibration:

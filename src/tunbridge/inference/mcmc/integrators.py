@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from blackjax.mcmc.integrators import IntegratorState, new_integrator_state, velocity_verlet
 from jax import Array
 
+from tunbridge.core.declared import MOST, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Scalar
 
@@ -27,6 +28,7 @@ class Path(NamedTuple):
     """H along the path, (num_steps + 1,)."""
 
 
+@checked
 def leapfrog(
     log_density: Callable[[Array], Scalar],
     position: Any,
@@ -43,7 +45,7 @@ def leapfrog(
         v' = v_{1/2} - \tfrac{\epsilon}{2} \nabla U(w')
 
     It is reversible (with the momentum negated, the path runs back to its start) and preserves volume, as a Metropolis
-    step requires. Its energy error is :math:`O(\epsilon^2)`, however long the path.
+    step requires. Its energy error is :math:`O(\epsilon^2)`, however long the path. A path that overflows holds NaN.
 
     Parameters
     ----------
@@ -67,6 +69,7 @@ def leapfrog(
     return _path(velocity_verlet, log_density, position, momentum, step_size, num_steps, inverse_mass)
 
 
+@checked
 def euler(
     log_density: Callable[[Array], Scalar],
     position: Any,
@@ -82,7 +85,8 @@ def euler(
         w' = w + \epsilon M^{-1} v, \qquad v' = v - \epsilon \nabla U(w)
 
     The energy of a harmonic oscillator grows by the factor :math:`1 + \epsilon^2` per step. A Metropolis step does not
-    correct it either: the density of its proposals, Jacobian included, differs from that of the way back.
+    correct it either: the density of its proposals, Jacobian included, differs from that of the way back. A path that
+    overflows holds NaN.
 
     Parameters
     ----------
@@ -118,8 +122,9 @@ def _path(
     num_steps: int,
     inverse_mass: Any,
 ) -> Path:
-    position, momentum = (jnp.asarray(start, jnp.result_type(float)) for start in (position, momentum))
-    _check(log_density, position, momentum, num_steps, inverse_mass)
+    position, momentum = _real(position, "position"), _real(momentum, "momentum")
+    step_size, inverse_mass = _real(step_size, "step_size"), _real(inverse_mass, "inverse_mass")
+    _check(log_density, position, momentum, step_size, num_steps, inverse_mass)
 
     def kinetic(momentum: Array) -> Scalar:
         return 0.5 * jnp.sum(inverse_mass * momentum**2)
@@ -137,13 +142,28 @@ def _path(
     return Path(states.position, states.momentum, energies)
 
 
-def _check(log_density: Callable, position: Array, momentum: Array, num_steps: Any, inverse_mass: Any) -> None:
+def _real(value: Any, name: str) -> Array:
+    """A real number or an array of them, in the precision of the path; InputError for anything else."""
+    try:
+        real = jnp.asarray(value, jnp.result_type(float))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"{name} as real numbers", shown(value), f"Change {name}=.") from error
+    if not isinstance(real, jax.core.Tracer) and not jnp.isfinite(real).all():
+        raise InputError(f"{name} as finite numbers in {real.dtype}", shown(value), f"Change {name}=.")
+    return real
+
+
+def _check(
+    log_density: Callable, position: Array, momentum: Array, step_size: Array, num_steps: int, inverse_mass: Array
+) -> None:
+    if step_size.shape not in ((), position.shape):
+        raise InputError(f"a step size of shape () or {position.shape}", f"{step_size.shape}", "Give a number.")
     if position.shape != momentum.shape:
         raise InputError(f"a momentum of the position's shape {position.shape}", f"{momentum.shape}", "Match them.")
-    if jnp.shape(inverse_mass) not in ((), position.shape):
+    if inverse_mass.shape not in ((), position.shape):
         expected = f"an inverse mass of shape () or {position.shape}"
-        raise InputError(expected, f"{jnp.shape(inverse_mass)}", "Give a number, or one per coordinate.")
-    if not isinstance(num_steps, int) or num_steps < 0:
-        raise InputError("a whole number of steps, at least 0", f"{num_steps!r}", "Try 10.")
+        raise InputError(expected, f"{inverse_mass.shape}", "Give a number, or one per coordinate.")
+    if not 0 <= num_steps <= MOST:
+        raise InputError(f"a whole number of steps from 0 to {MOST:,}", f"{num_steps!r}", "Try 10.")
     if (shape := jax.eval_shape(log_density, position).shape) != ():
         raise InputError("a log density that gives one number", f"shape {shape}", "Sum it over the coordinates.")

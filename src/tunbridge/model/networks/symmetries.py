@@ -5,11 +5,13 @@ h! 2^h times for h odd units, and chains that agree about functions may sit in d
 mapped to one copy before they are compared.
 """
 
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import PyTree
 from tunbridge.model.networks.architectures.mlp import MLP
@@ -25,11 +27,13 @@ def are_known(network: Any) -> bool:
     return isinstance(network, MLP)
 
 
+Known = Annotated[MLP, "The symmetries of other networks are not known: compare functions."]
 _Layers = list[tuple[np.ndarray, np.ndarray]]
 """(weight, bias) of each layer of one network."""
 
 
-def canonical(network: MLP, weights: PyTree) -> PyTree:
+@checked
+def canonical(network: Known, weights: PyTree) -> PyTree:
     """Return one representative of all symmetric copies of the weights, for draws with a leading axis.
 
     From the inputs on, each hidden unit gets the sign that makes the largest of its incoming weights and bias
@@ -37,10 +41,11 @@ def canonical(network: MLP, weights: PyTree) -> PyTree:
     weights are copies of each other if and only if their representatives are equal. When sorted weights cross from one
     draw to the next, the order jumps: to assess the mixing of chains, `aligned` is the better choice.
     """
-    return _each(network, weights, lambda layers: _sort(network, layers))
+    return _each(_layers(weights, "weights", 1), lambda layers: _sort(network, layers))
 
 
-def aligned(network: MLP, weights: PyTree, reference: PyTree) -> PyTree:
+@checked
+def aligned(network: Known, weights: PyTree, reference: PyTree) -> PyTree:
     """Return the copy of each draw (a leading axis) nearest to `reference`, by matching hidden units to its own.
 
     The distance is Euclidean over a unit's incoming weights, bias and outgoing weights, and the matching an optimal
@@ -49,15 +54,33 @@ def aligned(network: MLP, weights: PyTree, reference: PyTree) -> PyTree:
     same one, independently of other draws, so that R-hat of aligned weights is valid for the posterior modulo
     symmetry. Units that the data hardly constrain remain interchangeable: their weights are order statistics.
     """
-    fixed = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in reference["layers"]]
-    return _each(network, weights, lambda layers: _match(network, layers, fixed))
+    drawn, fixed = _layers(weights, "weights", 1), _layers(reference, "reference", 0)
+    sizes, expected = ([part[0].shape[-2:] for part in layers] for layers in (fixed, drawn))
+    if sizes != expected:
+        raise InputError(f"a reference with layers {expected}", f"{sizes}", "Pass weights of the same network.")
+    return _each(drawn, lambda layers: _match(network, layers, fixed))
 
 
-def _each(network: MLP, weights: PyTree, change: Callable[[_Layers], _Layers]) -> PyTree:
+def _layers(weights: PyTree, name: str, lead: int) -> _Layers:
+    """Arrays of each layer of an MLP's weights with `lead` leading axes; InputError if they are of anything else."""
+    try:
+        arrays = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in dict(weights)["layers"]]
+        draws = {part.shape[:lead] for pair in arrays for part in pair}
+        widths = [(weight.shape[lead:], bias.shape[lead:]) for weight, bias in arrays]
+        fits = all(weight[1:] == bias and len(weight) == 2 for weight, bias in widths)
+        fits &= all(first[0][1] == second[0][0] for first, second in itertools.pairwise(widths))
+        fits &= len(draws) == 1 and 0 not in draws.pop()
+        fits &= all(np.issubdtype(part.dtype, np.floating) for pair in arrays for part in pair)
+    except (TypeError, ValueError, KeyError, IndexError):
+        fits = False
+    if not fits:
+        axes = "with an axis of draws first" if lead else "of one draw"
+        raise InputError(f"{name} of an MLP, {axes}", type(weights).__name__, 'Pass {"layers": [{"weight", "bias"}]}.')
+    return arrays
+
+
+def _each(drawn: _Layers, change: Callable[[_Layers], _Layers]) -> PyTree:
     """Apply `change` to each draw."""
-    if not are_known(network):
-        raise InputError("a network whose symmetries are known, an MLP", type(network).__name__, "Compare functions.")
-    drawn = [(np.asarray(layer["weight"]), np.asarray(layer["bias"])) for layer in weights["layers"]]
     changed = [change([(weight[i], bias[i]) for weight, bias in drawn]) for i in range(len(drawn[0][0]))]
     layers = [
         {name: np.stack([draw[number][part] for draw in changed]) for part, name in enumerate(("weight", "bias"))}

@@ -10,7 +10,7 @@ from jax import Array
 from tinygp.kernels import Kernel
 
 from tunbridge.bench.baselines.processes.moments import moment
-from tunbridge.core.declared import checked
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.model.model import Model
 from tunbridge.model.networks.architectures.mlp import ACTIVATIONS, MLP
@@ -73,7 +73,8 @@ class WideKernel(Kernel):
         return jnp.asarray(c)
 
 
-def wide_kernel(model: Model, features: int | None = None) -> WideKernel:
+@checked
+def wide_kernel(model: Model, features: Count | None = None) -> WideKernel:
     """Kernel of a model's network in the limit of infinitely wide hidden layers, whatever widths it has.
 
     Parameters

@@ -12,6 +12,7 @@ from tunbridge.bench.benchmark.paired import naive_error, plus_minus
 from tunbridge.bench.benchmark.standing import Pair, Standing, spans
 from tunbridge.bench.comparing.figures import FIGURES
 from tunbridge.bench.comparing.report.page import Page
+from tunbridge.core.declared import checked
 from tunbridge.core.tables import Row, written
 from tunbridge.plots.curves import GREY
 
@@ -20,6 +21,7 @@ _COSTS = ("seconds", "tuning seconds", "gradients", "networks", "ms a row", "MB"
 _AXES = {"gradients": "per-example gradients of a fit", "seconds": "seconds of a fit"}
 
 
+@checked
 def page(rows: Iterable[Row], title: str, command: str, *, figure: str | None = None) -> str:
     """Return a benchmark report as one self-contained HTML file; sections without data are left out.
 

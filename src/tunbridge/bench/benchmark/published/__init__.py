@@ -11,6 +11,7 @@ import numpy as np
 
 from tunbridge.bench.benchmark.paired import naive_error, plus_minus
 from tunbridge.bench.benchmark.standing import Standing, spans
+from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.tables import Listing
 
@@ -60,6 +61,7 @@ class Published:
         return math.hypot(spread if column.spread == "standard error" else spread / self.splits[task] ** 0.5, _ROUNDING)
 
 
+@checked
 def published(suite: str = "uci") -> Published:
     """Published results for a suite, with sources and set-ups: probabilistic backpropagation, dropout, ensembles.
 

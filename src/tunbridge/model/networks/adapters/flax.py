@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from collections.abc import Mapping
 from typing import Any
 
 import equinox as eqx
@@ -9,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from tunbridge.core.declared import Module
+from tunbridge.core.data import check_x
+from tunbridge.core.declared import Module, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, PyTree
 from tunbridge.model.networks.adapters.foreign import described, framework
@@ -134,7 +136,9 @@ def from_flax(module: Any, x: Any = None, *, variables: PyTree | None = None) ->
 def _from_linen(module: Any, x: Any, variables: PyTree | None) -> Linen:
     if x is None:
         raise InputError("example inputs with a Linen module", "none", "Write from_flax(module, x[:1]).")
-    x, flags = jnp.asarray(x), _flags(module)
+    if variables is not None and not isinstance(variables, Mapping):
+        raise InputError("variables= as what init returns", shown(variables), "Leave variables= out to draw them.")
+    x, flags = jnp.asarray(check_x(x)), _flags(module)
     layers: dict[tuple, Any] = {}
     try:
         if variables is None:
