@@ -34,9 +34,9 @@ MUTANTS = {
     "weights of rows": Mutant("model/model.py", "terms * batch.weight", "terms", "model/test_model.py"),
     "temperature of a target": Mutant(
         "model/model.py",
-        "self.log_prior(params)) / self.temp",
-        "self.log_prior(params)) * self.temp",
-        "model/test_model.py",
+        "(total - jacobian) / self.temperature + jacobian",
+        "total / self.temperature",
+        "model/test_temperature.py",
     ),
     "Jacobian of unknowns": Mutant(
         "model/transforms.py", "jnp.sum(transform.log_abs", "-jnp.sum(transform.log_abs", PROMISES + "nuts"
@@ -124,8 +124,8 @@ MUTANTS = {
     ),
     "prior in Laplace's evidence": Mutant(
         "inference/laplace/evidence.py",
-        "prior = jnp.sum(jnp.where(self.chosen",
-        "prior = 2.0 * jnp.sum(jnp.where(self.chosen",
+        "prior = jnp.sum(jnp.where(self.chosen, self.local.log_heights(scales), 0.0))",
+        "prior = jnp.sum(self.local.log_heights(scales))",
         "inference/laplace",
     ),
     "evidence of a last layer": Mutant(

@@ -53,6 +53,7 @@ def test_batches_of_an_epoch_average_to_the_whole_data(key, x64):
 
 
 def test_temperature_divides_likelihood_and_prior(key):
+    """Where all scales and the noise are known; `test_temperature.py` has the others."""
     bound, rows = model().bind(table())
     params = jax.jit(bound.sample_params)(key, rows.x)
     cold, warm = (

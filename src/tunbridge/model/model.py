@@ -169,7 +169,11 @@ class Target(Module):
     .. math::
 
         \log \pi(\theta) = \frac1T \Big( \frac{N}{n} \sum_{i \in \text{batch}} \log p(y_i \mid x_i, \theta)
-        + \log p(\theta) \Big)
+        + \log p(\theta) - \log J(\theta) \Big) + \log J(\theta)
+
+    *J* is the Jacobian of the map from the real line to scales and noise in the units of their priors. It is not
+    tempered: in these units and the prior's raw coordinates of the weights, the density is that of the posterior to
+    the power of 1 / T, whatever the map.
 
     Parameters
     ----------
@@ -184,6 +188,11 @@ class Target(Module):
     model: Model
     num: float | Array
     temperature: float | Array = 1.0
+    tempered: bool = eqx.field(init=False, static=True)
+    """False for the number 1, where tempering makes no difference and the Jacobian need not be set apart."""
+
+    def __post_init__(self):
+        self.tempered = not (isinstance(self.temperature, int | float) and self.temperature == 1)
 
     def check(self, y: Array) -> Array:
         """Return a batch's targets in the form that is scored; InputError if they cannot be."""
@@ -212,6 +221,20 @@ class Target(Module):
         layout = self.model.network.layout(params.weights)
         return self.model.prior.log_prob(params.weights, params.scales, layout)
 
+    def log_jacobian(self, params: Params) -> Scalar:
+        """Log determinant of the map from the real line to scales and noise in the units of their priors."""
+        prior, likelihood = self.model.prior, self.model.likelihood
+        natural = prior.log_hyper(params.scales, jacobian=False) + likelihood.log_noise(params.noise, jacobian=False)
+        return self.log_hyper(params) - natural
+
+    def log_posterior(self, log_likelihood: Scalar, params: Params) -> Scalar:
+        """Tempered log posterior, unnormalised, given the log likelihood of all rows."""
+        total = log_likelihood + self.log_prior(params)
+        if not self.tempered:
+            return total / self.temperature
+        jacobian = self.log_jacobian(params)
+        return (total - jacobian) / self.temperature + jacobian
+
     def log_density(self, params: Params, batch: Data) -> Scalar:
-        """Tempered log posterior, unnormalised: (log likelihood + log prior) / T."""
-        return (self.log_likelihood(params, batch) + self.log_prior(params)) / self.temperature
+        """Tempered log posterior, unnormalised, estimated from a batch."""
+        return self.log_posterior(self.log_likelihood(params, batch), params)

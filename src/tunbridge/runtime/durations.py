@@ -66,7 +66,7 @@ class Run(Duration):
     batch_size
         Rows per step; None takes all of them (stochastic-gradient samplers: at most 128).
     temperature
-        Divides the log posterior; 1 is the Bayesian posterior.
+        Divides the log posterior; 1 is the Bayesian posterior. Scales and noise are in the units of their priors.
     keep
         Inputs (points, ...features) at which each draw keeps only the network's outputs, not its weights. None keeps
         the weights.

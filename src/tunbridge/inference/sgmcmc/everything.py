@@ -43,7 +43,7 @@ class Everything(Module):
 
     def log_density(self, target: Target, params: Params) -> Scalar:
         """Log posterior of all rows, tempered and up to a constant."""
-        return (self.log_likelihood(target, params) + target.log_prior(params)) / target.temperature
+        return target.log_posterior(self.log_likelihood(target, params), params)
 
     def gradient(self, target: Target, params: Params) -> tuple[Scalar, PyTree]:
         """Tempered log likelihood of all rows, and its gradient."""
