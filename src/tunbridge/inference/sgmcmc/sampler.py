@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import warnings
 from typing import Any, Self
 
 import equinox as eqx
@@ -10,20 +11,21 @@ import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
-from tunbridge.core.errors import InputError
+from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.base import Iterative
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.recorded import Recorded
 from tunbridge.inference.sampler import Info, check_kept, joined, kept, shapes
-from tunbridge.inference.sgmcmc import dynamics, temperature, tuning
+from tunbridge.inference.sgmcmc import dynamics, epochs, temperature, tuning
 from tunbridge.inference.sgmcmc.corrections import Correction
+from tunbridge.inference.sgmcmc.measured import MeasuredStep
 from tunbridge.inference.sgmcmc.moves import Move, redrawn
 from tunbridge.inference.sgmcmc.noise import GradientNoise, Ignored
 from tunbridge.inference.sgmcmc.preconditioners import Preconditioner
 from tunbridge.inference.sgmcmc.splittings import Splitting
 from tunbridge.inference.sgmcmc.state import DynamicsState
-from tunbridge.inference.sgmcmc.steps import GivenStep, MeasuredStep, StepSize
+from tunbridge.inference.sgmcmc.steps import GivenStep, StepSize
 from tunbridge.inference.sgmcmc.subsampling import SVRG, Estimator, Plain
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.durations import BATCH, Run
@@ -44,8 +46,8 @@ class StochasticGradient(Iterative):
     moves: tuple[Move, ...] = eqx.field(default=(), converter=tuple, kw_only=True)
     noise: float = eqx.field(default=1.0, converter=float, kw_only=True)
     run: Run = eqx.field(default=Run(warmup=10_000, draws=500, thin=50), kw_only=True)
-    independence: float = eqx.field(default=1.0, converter=float, kw_only=True)
-    """Set by `fit`: see `tuning.independence`."""
+    independence: Any = eqx.field(default=None, kw_only=True)
+    """Set by `fit`: an `epochs.Cancellation`."""
 
     def __check_init__(self):
         if self.step_size is not None and not self.step_size > 0:
@@ -79,6 +81,11 @@ class StochasticGradient(Iterative):
     def metric(self) -> Preconditioner:
         """The preconditioner in use, the one given or else the default of the step size."""
         return self.steps.preconditioner if self.preconditioner is None else self.preconditioner
+
+    @property
+    def cancellation(self) -> epochs.Cancellation:
+        """What an epoch's cancelling leaves of the gradient's noise; all of it outside of `fit`."""
+        return epochs.Cancellation() if self.independence is None else self.independence
 
     @property
     def gradients_per_step(self) -> int | None:
@@ -115,7 +122,7 @@ class StochasticGradient(Iterative):
             schedule=self.schedule.settled(self.run.thin),
             gradient=self.gradient.settled(model, data, epoch, key, options),
             correction=None if self.correction is None else self.correction.settled(data),
-            independence=tuning.independence(float(self.damping), epoch),
+            independence=epochs.cancellation(float(self.damping), epoch, tuning.STIFFNESS),
         )
         return settled, options
 
@@ -171,6 +178,8 @@ class StochasticGradient(Iterative):
         sampled = [
             trace._replace(kept=part[0], info=info) for trace, (part, info) in zip(traces, selected, strict=True)
         ]
+        if doubts := self.steps.doubts([trace.state for trace in traces], self.run.warmup):
+            warnings.warn(" ".join(doubts), ConvergenceWarning, stacklevel=4)
         chains = joined(self.run, model, data, sampled, key, self.notes(traces))
         warmth = temperature.stats(model, np.stack([np.asarray(part[1]) for part, _ in selected]))
         return dataclasses.replace(chains, stats={**chains.stats, **warmth})

@@ -2,21 +2,20 @@ r"""A step size from two measurements in warm-up: the curvature, and the noise o
 
 In the units of the metric A the log posterior has a largest curvature :math:`\lambda` and its estimated gradient a
 variance :math:`v`. A step size :math:`\eta` widens the stiffest direction by about :math:`\eta \lambda / 4` and heats
-the chain by :math:`\eta v / 2 \alpha`, with :math:`\alpha` the friction: the default is the largest that keeps both
-effects small.
+the chain by :math:`s \eta v / 2 \alpha`, with :math:`\alpha` the friction and *s* the share of the noise that does not
+cancel over an epoch (`tunbridge.inference.sgmcmc.epochs`): the default is the largest that keeps both effects small.
 
 The first part of warm-up is a descent with steps in units of the prior's scales, which finds the posterior from afar.
 Then the chains meet three times: each time they pool the statistics of their preconditioners and measure; at the last
-meeting they agree on one step size. A chain that is lost in warm-up (not finite), in a place that is stiffer than where
-it measured, returns to where it last met the others, with a quarter of the step size; at the next meeting, if there is
-one, the others take such steps too.
+meeting they agree on one step size. A chain that is lost (`tunbridge.inference.sgmcmc.guard`), in a place that is
+stiffer than where it measured, returns to where it last met the others, with a quarter of the step size; at the next
+meeting, if there is one, the others take such steps too.
 """
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from tunbridge.core.data import Data
@@ -24,6 +23,9 @@ from tunbridge.core.tree import unravel
 from tunbridge.core.types import Key, PyTree
 from tunbridge.inference import scales
 from tunbridge.inference.sampler import shapes
+from tunbridge.inference.sgmcmc import guard
+from tunbridge.inference.sgmcmc.epochs import Cancellation
+from tunbridge.inference.sgmcmc.guard import Guard
 from tunbridge.inference.sgmcmc.preconditioners import Metric
 from tunbridge.inference.sgmcmc.subsampling import Estimate, Estimator
 from tunbridge.model.model import Target
@@ -31,7 +33,7 @@ from tunbridge.model.model import Target
 _PERCENT = (40, 60, 80)
 """When chains meet, in percent of warm-up."""
 NUM_MEETINGS = len(_PERCENT)
-_STIFFNESS, _HEAT = 0.1, 0.05
+STIFFNESS, _HEAT = 0.1, 0.05
 """Largest step size times curvature, and by how much gradient noise may heat the chain."""
 _STRIDE, _FRICTION = 0.04, 0.1
 """Step of the descent at friction 1 (no momentum), in units of the prior's scales; the least friction there."""
@@ -56,10 +58,11 @@ class Measured(NamedTuple):
     noise: Array
     """The variance of the gradient in these units, of the noisiest group of unknowns."""
 
-    def step_size(self, friction: Any, reach: float) -> Array:
+    def step_size(self, friction: Any, reach: float, cancelled: Cancellation) -> Array:
         """Largest step size that keeps both effects small; a schedule's first may be `reach` times a constant one."""
         heats = 2.0 * _HEAT * friction / jnp.maximum(self.noise, jnp.finfo(self.noise.dtype).tiny)
-        return reach * jnp.minimum(_STIFFNESS / self.curvature, heats)
+        stiffest = STIFFNESS / self.curvature
+        return reach * jnp.max(jnp.minimum(stiffest * cancelled.fractions, heats / cancelled.shares))
 
 
 class Tuning(NamedTuple):
@@ -77,6 +80,9 @@ class Tuning(NamedTuple):
     """Position and memories of the chain when it last met the others."""
     caution: Array
     """Factor on the measured step size, reduced each time that a chain is lost."""
+    guard: Guard
+    late: Array
+    """Number of times that the chain was lost after warm-up."""
 
     @property
     def descends(self) -> Array:
@@ -89,7 +95,8 @@ def begin(
 ) -> Tuning:
     """Memory before the first step."""
     left = jnp.where(warmup > 0, NUM_MEETINGS, 0).astype(jnp.int32)
-    return Tuning(step_size, measured, variance, gradient**2, left, refuge, jnp.ones_like(step_size))
+    one, none = jnp.ones_like(step_size), jnp.zeros((), jnp.int32)
+    return Tuning(step_size, measured, variance, gradient**2, left, refuge, one, guard.begin(gradient), none)
 
 
 def descent(tuning: Tuning, gradient: Array) -> tuple[Tuning, Metric]:
@@ -123,14 +130,23 @@ def answer(tuning: Tuning, acceptance: Array) -> Tuning:
 
 
 def lost(tuning: Tuning, position: Array, log_density: Array) -> Array:
-    """Whether a chain past the descent is not finite; False for one that was rescued often enough."""
-    finite = jnp.isfinite(log_density) & jnp.all(jnp.isfinite(position))
-    return ~finite & ~tuning.descends & (tuning.caution > _LEAST_CAUTION)
+    """Whether a chain past the descent is not finite, or runs away."""
+    return guard.lost(tuning.guard, log_density, position) & ~tuning.descends
 
 
-def slower(tuning: Tuning) -> Tuning:
-    """Memory with a quarter of the step size."""
-    return tuning._replace(step_size=0.25 * tuning.step_size, caution=0.25 * tuning.caution)
+def slower(tuning: Tuning, late: Array) -> Tuning:
+    """Memory of a chain that returns to its refuge, with a quarter of the step size; `late` is after warm-up."""
+    return tuning._replace(
+        step_size=0.25 * tuning.step_size,
+        caution=0.25 * tuning.caution,
+        guard=tuning.refuge.guard,
+        late=tuning.late + late,
+    )
+
+
+def hopeless(tuning: Tuning) -> Array:
+    """Whether the chain was rescued so often that the next loss is an error."""
+    return tuning.caution <= _LEAST_CAUTION
 
 
 def measure(
@@ -166,24 +182,3 @@ def variance(halves: Estimate, target: Target, batch: Data) -> Array:
     """Variance of the whole batch's gradient, for rows drawn without replacement."""
     left = 1.0 - jnp.minimum(batch.num / target.num, 1.0)
     return left * ((halves.gradient[0] - halves.gradient[1]) / 2.0) ** 2
-
-
-def independence(friction: float, epoch: int) -> float:
-    r"""Share of the gradient's noise that heats a chain whose epochs visit each row once.
-
-    The noise of the K batches of an epoch sums to 0, so that momentum :math:`y_t = \rho y_{t-1} + n_t` with
-    :math:`\rho = 1 - \alpha` that lasts for several epochs is hardly affected by it. The share is the variance of y
-    with a covariance of -1 / (K - 1) between batches of one epoch, divided by that of independent batches.
-
-    Examples
-    --------
-    >>> independence(1.0, 50), round(independence(0.01, 10), 3)
-    (1.0, 0.036)
-    """
-    if epoch < 2:
-        return 1.0
-    rho = (1.0 - friction) ** np.arange(epoch)
-    single, pairs = np.cumsum(rho**2), np.cumsum(rho) ** 2
-    current = single - (pairs - single) / (epoch - 1)
-    earlier = (1.0 - friction) ** (2 * np.arange(1, epoch + 1)) * current[-1] / (1.0 - (1.0 - friction) ** (2 * epoch))
-    return float(np.mean(current + earlier) * (1.0 - (1.0 - friction) ** 2))
