@@ -132,7 +132,7 @@ def test_gradients_with_an_anchor_are_those_of_the_tempered_density(key, x64):
     params, anchor = (jax.jit(bound.sample_params)(jax.random.fold_in(key, i), rows.x) for i in range(2))
     target = tb.Target(bound, 4.0, 2.0)
     estimator = tb.subsampling.ControlVariate().settled(bound, rows, 1, key, Options(anchor))
-    found = jax.jit(lambda e, t, p: e.slope(t, (), p, rows))(estimator, target, ravel(params))
+    found = jax.jit(lambda e, t, p: e.estimate(t, (), p, rows))(estimator, target, ravel(params))
     value, gradient = jax.jit(jax.value_and_grad(target.log_density))(params, rows)
     np.testing.assert_allclose(
         np.append(found.gradient, found.log_density), np.append(ravel(gradient), value), rtol=1e-8

@@ -15,7 +15,7 @@ from tunbridge.inference.sgmcmc.guard import Guard
 from tunbridge.inference.sgmcmc.preconditioners import Fisher, Metric, Preconditioner, shaken
 from tunbridge.inference.sgmcmc.splittings import Motion
 from tunbridge.inference.sgmcmc.state import DynamicsState
-from tunbridge.inference.sgmcmc.steps import StepSize
+from tunbridge.inference.sgmcmc.steps import FirstStep, StepSize
 from tunbridge.inference.sgmcmc.tuning import Measured, Tuning
 from tunbridge.model.model import Target
 
@@ -54,23 +54,16 @@ class MeasuredStep(StepSize):
         """The measured step size."""
         return _tuning(state).step_size
 
-    def begin(
-        self,
-        sampler: "StochasticGradient",
-        key: Key,
-        target: Target,
-        state: DynamicsState,
-        batch: Data,
-        variance: Array,
-        gradient: Array,
-    ) -> DynamicsState:
+    def begin(self, sampler: "StochasticGradient", state: DynamicsState, first: FirstStep) -> DynamicsState:
         """Return the initial state with a first measurement and the descent's friction."""
         position, friction = state.position, state.motion.friction
         metric = _metric(sampler, state.metric, position)
-        measured = tuning.measure(key, target, sampler.gradient, state.anchor, position, batch, metric)
+        measured = tuning.measure(
+            first.key, first.target, sampler.gradient, state.anchor, position, first.batch, metric
+        )
         size = measured.step_size(friction, sampler.schedule.reach, sampler.cancellation)
-        refuge = Refuge(position, state.metric, state.anchor, state.noise, guard.begin(gradient))
-        tuned = tuning.begin(variance, gradient, measured, size, state.warmup, refuge)
+        refuge = Refuge(position, state.metric, state.anchor, state.noise, guard.begin(first.gradient))
+        tuned = tuning.begin(first.variance, first.gradient, measured, size, state.warmup, refuge)
         motion = state.motion._replace(
             friction=tuning.friction(friction, state.warmup), step_size=jnp.asarray(size, position.dtype)
         )

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -20,6 +20,17 @@ if TYPE_CHECKING:
     from tunbridge.inference.sgmcmc.sampler import StochasticGradient
 
 
+class FirstStep(NamedTuple):
+    """What is known before a chain's first step."""
+
+    key: Key
+    target: Target
+    batch: Data
+    variance: Array
+    """The prior variance of each unknown."""
+    gradient: Array
+
+
 class StepSize(Module):
     """Where a step size comes from. Its methods receive the sampler."""
 
@@ -33,17 +44,8 @@ class StepSize(Module):
         """The step size of a state, before its schedule."""
 
     @abc.abstractmethod
-    def begin(
-        self,
-        sampler: "StochasticGradient",
-        key: Key,
-        target: Target,
-        state: DynamicsState,
-        batch: Data,
-        variance: Array,
-        gradient: Array,
-    ) -> DynamicsState:
-        """Return the initial state with its step size set, given the first gradient and the prior variance."""
+    def begin(self, sampler: "StochasticGradient", state: DynamicsState, first: FirstStep) -> DynamicsState:
+        """Return the initial state with its step size set, given what is known at the first step."""
 
     @abc.abstractmethod
     def adapts(self, state: DynamicsState) -> Array:
@@ -128,16 +130,7 @@ class GivenStep(StepSize):
         """The given size."""
         return self.size
 
-    def begin(
-        self,
-        sampler: "StochasticGradient",
-        key: Key,
-        target: Target,
-        state: DynamicsState,
-        batch: Data,
-        variance: Array,
-        gradient: Array,
-    ) -> DynamicsState:
+    def begin(self, sampler: "StochasticGradient", state: DynamicsState, first: FirstStep) -> DynamicsState:
         """Return the state with the given step size set."""
         size = jnp.asarray(self.size, state.position.dtype)
         return state._replace(motion=state.motion._replace(step_size=size))
