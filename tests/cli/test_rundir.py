@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import time
 import types
@@ -156,6 +157,36 @@ def test_what_another_command_wrote_after_the_check_is_kept_unless_it_may_be_rep
             assert _names(tmp_path / "checkpoint") == [".tunbridge.json"]
             folder.finish("ours")
     assert _names(tmp_path) == (["report.html"] if overwrite else before)
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_an_interrupt_while_folders_are_removed_tells_the_truth_and_leaves_nothing_strange(
+    finished, tmp_path, monkeypatch
+):
+    """Once the results have taken their places, and once when the run's checkpoint is being removed."""
+    real, struck = shutil.rmtree, []
+
+    def strikes(path, **options):
+        if not struck:
+            struck.append(path)
+            raise KeyboardInterrupt
+        real(path, **options)
+
+    def write():
+        folder = _folder(tmp_path)
+        with folder.writing(False):
+            if finished:
+                monkeypatch.setattr(shutil, "rmtree", strikes)
+            folder.finish("ours")
+            monkeypatch.setattr(shutil, "rmtree", strikes)
+
+    with pytest.raises(KeyboardInterrupt) as error:
+        write()
+    assert str(error.value) == (f"The results in {tmp_path} are complete." if finished else "")
+    assert not (tmp_path / "checkpoint").exists()
+    with _folder(tmp_path, overwrite=True).writing(True):
+        pass
+    assert _names(tmp_path) == ["report.html"]
 
 
 def test_rows_that_another_benchmark_wrote_after_the_check_are_kept(tmp_path, monkeypatch):

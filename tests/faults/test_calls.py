@@ -13,11 +13,15 @@ import tunbridge as tb
 from faults.calls import BAD, GOOD, ROOMS, UNLIKE, errors, functions, is_built_by_users, names, outcome, taken
 from toys import model, table
 
+TIMES = {"class": 600, "posterior": 400, "fit": 1000, "data": 5000, "function": 60, "method": 60}
+"""How often the slow tests call each; `figures` prints them."""
+POSTERIORS, PREDICTIVES = 6, 7
+"""Kinds of posteriors and of predictives whose methods the slow tests call."""
 CLASSES = [thing for room in ROOMS for name in names(room) if is_built_by_users(thing := getattr(room, name))]
 CLASSES = list(dict.fromkeys(CLASSES))
 
 
-@pytest.mark.parametrize("times", [12, pytest.param(600, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [12, pytest.param(TIMES["class"], marks=pytest.mark.slow)])
 def test_constructors_raise_nothing_but_their_own_errors(times):
     rng, found = random.Random(1), []
     for cls in CLASSES:
@@ -34,11 +38,13 @@ def _posteriors(all_kinds):
     data, key = table(), jax.random.key(0)
     short = {"train": tb.Train(3)}
     methods = [tb.MAP(**short), tb.Laplace(point=tb.MAP(**short)), tb.HMC(run=tb.Run(1, 3, 3))]
-    methods += [tb.Ensemble(tb.MAP(**short), 2), tb.MeanField(**short), tb.MCDropout(**short)][: 3 if all_kinds else 0]
+    if all_kinds:
+        methods += [tb.Ensemble(tb.MAP(**short), 2), tb.MeanField(**short), tb.MCDropout(**short)]
+        assert len(methods) == POSTERIORS
     return [method.fit(model(), data, key=key, progress=False) for method in methods]
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [8, pytest.param(TIMES["posterior"], marks=pytest.mark.slow)])
 def test_posteriors_raise_nothing_but_their_own_errors(times):
     rng, found = random.Random(2), []
     good = {"x": table().x[:3], "key": jax.random.key(1), "num": 2}
@@ -51,7 +57,7 @@ def test_posteriors_raise_nothing_but_their_own_errors(times):
     assert found.count("refused") > len(found) // 4
 
 
-@pytest.mark.parametrize("times", [30, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [30, pytest.param(TIMES["fit"], marks=pytest.mark.slow)])
 def test_fits_raise_nothing_but_their_own_errors(times, tmp_path):
     rng, found, method = random.Random(3), [], tb.MAP(train=tb.Train(2))
     good = {"model": model(), "data": table(), "key": jax.random.key(1), "init": None, "progress": False}
@@ -65,7 +71,7 @@ def test_fits_raise_nothing_but_their_own_errors(times, tmp_path):
     assert found.count("refused") > len(found) // 4
 
 
-@pytest.mark.parametrize("times", [200, pytest.param(5000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [200, pytest.param(TIMES["data"], marks=pytest.mark.slow)])
 def test_data_raises_nothing_but_its_own_errors(times):
     rng = random.Random(4)
     pool = [*BAD, *GOOD, np.ones((4, 2)), np.arange(4), [1.0, 2.0, 3.0, 4.0], [["a"]] * 4, np.ones((4, 2), complex)]
@@ -107,6 +113,7 @@ def _fitted(all_kinds):
         scaling = tb.datasets.Scaling.of(x, x[:, :1])
         bound = fitted[0][0]
         fitted.append((tb.Standardised(bound.model, bound.key, bound, scaling), x[:, :1]))
+        assert len(fitted) == PREDICTIVES
     return x, [(posterior, posterior.predict(x), y) for posterior, y in fitted]
 
 
@@ -144,7 +151,7 @@ def _called(rng, function, usual):
     return outcome(function, **_with_wrong(rng, function, usual))
 
 
-@pytest.mark.parametrize("times", [4, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [4, pytest.param(TIMES["function"], marks=pytest.mark.slow)])
 def test_functions_raise_nothing_but_their_own_errors(times):
     rng, usual = random.Random(5), _usual(*_fitted(times > 4))
     found = [_called(rng, function, usual) for function in FUNCTIONS for _ in range(times)]
@@ -154,7 +161,7 @@ def test_functions_raise_nothing_but_their_own_errors(times):
     assert found.count("done") > len(found) // 10
 
 
-@pytest.mark.parametrize("times", [6, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [6, pytest.param(TIMES["method"], marks=pytest.mark.slow)])
 def test_methods_raise_nothing_but_their_own_errors(times):
     rng, (x, fitted) = random.Random(6), _fitted(times > 6)
     usual = _usual(x, fitted)

@@ -24,6 +24,8 @@ from tunbridge.datasets.cells import Conventions
 from tunbridge.datasets.encoding import Column, Encoding
 
 KEY = jax.random.key(3)
+FILES, TABLES = 1000, 3000
+"""Damaged files of each kind, and damaged tables, in the slow tests."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,7 +106,7 @@ def _damaged(whole, rng):
     return bytes(data)
 
 
-@pytest.mark.parametrize("times", [25, pytest.param(1000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [25, pytest.param(FILES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_is_a_sentence_with_the_file_or_does_no_harm(kind, times, tmp_path):
     rng = random.Random(11)
@@ -139,7 +141,7 @@ def test_a_run_of_an_earlier_version_or_without_its_checksum_is_refused_with_the
             RunDir(tmp_path).facts()
 
 
-@pytest.mark.parametrize("times", [60, pytest.param(3000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [60, pytest.param(TABLES, marks=pytest.mark.slow)])
 def test_damaged_tables_are_read_or_refused_in_a_sentence(times, tmp_path):
     """In four encodings; whatever comes out is Tunbridge's own error or a table."""
     whole = penguins(tmp_path / "data.csv").read_text()

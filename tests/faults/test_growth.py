@@ -14,6 +14,7 @@ from toys import model, table
 from tunbridge.core import names
 from tunbridge.runtime import programs
 
+MOST_FITS = 250
 FITS = """
 import resource, sys, jax, numpy as np, tunbridge as tb
 from tunbridge.runtime import programs
@@ -32,7 +33,7 @@ print(largest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="this system does not list memory maps")
 @pytest.mark.slow
-@pytest.mark.parametrize(("most", "fits"), [(1600, 25), (16_000, 250)])
+@pytest.mark.parametrize(("most", "fits"), [(1600, 25), (16_000, MOST_FITS)])
 def test_fits_of_ever_new_shapes_hold_a_bounded_number_of_memory_maps_and_bytes(most, fits, tmp_path):
     """At most the bound and what one more fit adds, and 2 GB; without it 250 fits hold some 25,000 maps and 4 GB."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "NPROC": "2"}

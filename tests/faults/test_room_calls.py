@@ -19,6 +19,15 @@ INTERNAL = (tb.conjugate, tb.structures, tb.tuning)
 """Rooms whose functions are called by methods only, within their programs."""
 
 
+TIMES, VALUES = 60, 40
+"""Calls of each function, and wrong values of each argument of an estimator, in the slow tests."""
+FUNCTIONS = (
+    *calls.functions(*(room for room in calls.ROOMS if room not in (*BY_NAME, *INTERNAL))),
+    tb.bench.Leaderboard.of,
+    tb.cite,
+)
+
+
 @pytest.fixture(autouse=True)
 def aside(tmp_path, monkeypatch):
     """Folders of such names as "x" are made in one that is thrown away, and figures are closed."""
@@ -34,9 +43,9 @@ def _wrong(rng, function, right):
     return given | {name: rng.choice(calls.UNLIKE) for name in changed}
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [3, pytest.param(TIMES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "room", quick(arguments.ROOMS, [room for room in arguments.ROOMS if room.__name__ != "frameworks"])
+    "room", quick(arguments.ROOMS, [room for room in arguments.ROOMS if room is not arguments.frameworks])
 )
 def test_functions_raise_nothing_but_their_own_errors(room, times, tmp_path):
     rng, right = random.Random(8), room(tmp_path)
@@ -58,9 +67,9 @@ def test_right_calls_are_not_refused(room, tmp_path):
 
 
 def test_every_public_function_is_called(tmp_path):
-    rooms = [room for room in calls.ROOMS if room not in (*BY_NAME, *INTERNAL)]
-    called = {function for room in arguments.ROOMS for function in room(tmp_path)}
-    assert set(calls.functions(*rooms)) <= called
+    called = {tb.networks.from_flax, tb.networks.from_keras, tb.networks.from_torch}
+    called |= {function for room in arguments.ROOMS if room is not arguments.frameworks for function in room(tmp_path)}
+    assert called == set(FUNCTIONS)
 
 
 def test_every_annotation_can_be_checked():
@@ -72,7 +81,7 @@ def test_every_annotation_can_be_checked():
             assert annotated <= set(kinds), function
 
 
-@pytest.mark.parametrize("times", [4, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [4, pytest.param(VALUES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("make", [tb.BayesianRegressor, tb.BayesianClassifier])
 def test_estimators_raise_nothing_but_their_own_errors(make, times):
     """scikit-learn checks X, y and weights; all other arguments are checked when `fit` is called."""

@@ -68,11 +68,13 @@ def processes():
     return context
 
 
+KILLS, RACES = 20, 4
+"""Kills of each writer, and versions that each of two racing processes writes, in the slow tests."""
 QUICK = ("core/files.py", "runtime/checkpoint.py", "cli/rundir.py")
 SOME = [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in WRITERS]
 
 
-@pytest.mark.parametrize("kills", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [2, pytest.param(KILLS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SOME)
 def test_a_kill_at_any_moment_leaves_a_whole_version(name, kills, processes, tmp_path):
     rng, folder, last = random.Random(7), tmp_path / "folder", 0
@@ -125,7 +127,7 @@ def _free(disk):
 def test_two_at_once_leave_a_whole_version_or_one_is_refused(name, processes, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
-    racers = [processes.Process(target=_race, args=(name, folder, first)) for first in (1, 5)]
+    racers = [processes.Process(target=_race, args=(name, folder, first)) for first in (1, 1 + RACES)]
     for racer in racers:
         racer.start()
     for racer in racers:
@@ -136,7 +138,7 @@ def test_two_at_once_leave_a_whole_version_or_one_is_refused(name, processes, tm
 
 def _race(name, folder, first):
     """A few versions, one after another; a folder in use is tried again."""
-    for n in range(first, first + 4):
+    for n in range(first, first + RACES):
         while True:
             try:
                 WRITERS[name].write(folder, n)

@@ -21,6 +21,7 @@ from tunbridge.inference import store
 from tunbridge.model import spec
 
 HERE = Path(__file__).parent
+KILLS = 12
 X = np.zeros((2, 3))
 
 
@@ -298,7 +299,7 @@ def test_a_process_killed_while_saving_leaves_a_whole_posterior(tmp_path):
     rng, folder = random.Random(12), tmp_path / "saved"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), *sys.path])}
     command = [sys.executable, str(HERE / "saving.py"), str(folder)]
-    for _ in range(12):
+    for _ in range(KILLS):
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         with process.stdout:
             said = [process.stdout.readline() for _ in range(rng.randint(3, 40))]

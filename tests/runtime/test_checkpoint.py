@@ -19,6 +19,7 @@ from tunbridge.runtime import checkpoint, members
 from tunbridge.runtime.fingerprint import to_host
 
 HERE = Path(__file__).parent
+KILLS = 12
 
 
 def _start(*arguments):
@@ -28,7 +29,7 @@ def _start(*arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("times", [1, 12])
+@pytest.mark.parametrize("times", [1, KILLS])
 def test_a_process_killed_several_times_ends_with_the_uninterrupted_result(times, tmp_path):
     """kill -9 at random moments after it has saved something new; a sampler's draws and an ensemble of MAPs."""
     rng, steps, kills = random.Random(4), [0], 0

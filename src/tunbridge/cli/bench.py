@@ -62,7 +62,7 @@ def bench(
     benching.check_jobs(jobs)
     path = out / _RESULTS
     rules = {"gradients": gradients, "seconds": seconds, "tune": not no_tune}
-    with files.locked(out):
+    with files.locked(out), benching.telling(path):
         _check(out, resume)  # another command may have written to it
         with Store(path, rules) as store, benching.spread(backend, jobs), benching.Bar(plan, store, not quiet) as bar:
             tally = runner.run(plan, store, each=bar.advance)

@@ -109,6 +109,24 @@ class Bar:
         self._bar.update(self._task, advance=1, last=f"{row['task']} {row['split']} {row['method']} {row['status']}")
 
 
+@contextlib.contextmanager
+def telling(path: Path) -> Iterator[None]:
+    """Add to an interrupt how many rows the file of results holds; a file without any is removed."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        num = 0
+        if path.exists():
+            with Store(path) as store:
+                num = len(store.done())
+        if num:
+            rows = "1 row" if num == 1 else f"{num} rows"
+            sentence = f"{path} holds {rows}; the same command with --resume goes on from there."
+            raise KeyboardInterrupt(sentence) from None
+        path.unlink(missing_ok=True)
+        raise KeyboardInterrupt("Nothing was saved yet.") from None
+
+
 def write(rows: list[dict[str, Any]], suite: str, out: Path) -> str:
     """Write a suite's rows to the folder as a page, Markdown and CSV; return the table for the terminal."""
     board = Leaderboard.of(rows)

@@ -3,6 +3,7 @@
 Only what carries a run's mark is ever removed: its checkpoint folder, and temporary folders of unfinished results.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,7 +11,6 @@ import sys
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,7 @@ class RunDir:
         self._asked = {} if context is None else _asked(context)
         self.report, self.checkpoint = path / _REPORT, path / _CHECKPOINT
         self._mark = self.checkpoint / _MARK
+        self._replacing = self._complete = False
 
     def check(self, overwrite: bool, also: Sequence[str] = ()) -> None:
         """Raise InputError if the folder holds results, or files named in `also`, that may not be overwritten.
@@ -82,7 +83,7 @@ class RunDir:
         except (ValueError, TypeError, KeyError) as error:
             raise LoadError(f"{self._mark} is damaged ({error}). Delete {self.checkpoint} to start anew.") from error
 
-    @contextmanager
+    @contextlib.contextmanager
     def writing(self, overwrite: bool, also: Sequence[str] = ()) -> Iterator[None]:
         """Check the folder again, since another command may have written to it, and hold its lock meanwhile.
 
@@ -97,6 +98,9 @@ class RunDir:
             try:
                 yield
             except KeyboardInterrupt:
+                if self._complete:
+                    self._discard()
+                    raise KeyboardInterrupt(f"The results in {self.path} are complete.") from None
                 raise KeyboardInterrupt(self._keep() or "Nothing was saved yet.") from None
             except Exception:
                 if sentence := self._keep():
@@ -117,14 +121,21 @@ class RunDir:
                 file.write(json.dumps({"asked": self._asked, "replaces": existing}).encode())
 
     def _keep(self) -> str:
-        """Keep the checkpoint if it holds any steps; return a sentence that says so, or "" if there is none to keep."""
-        if any(self.checkpoint.glob("**/state.npz")):
+        """Keep the checkpoint if a run can resume from it; return a sentence that says so, or "" if none is kept.
+
+        It is needed if it holds steps, or if only some of the results have been replaced.
+        """
+        if self._replacing or any(self.checkpoint.glob("**/state.npz")):
             return f"{self.checkpoint} holds the progress so far; the same command resumes from there."
         self._discard()
         return ""
 
     def _discard(self) -> None:
-        shutil.rmtree(self.checkpoint, ignore_errors=True)
+        """Remove the checkpoint in one step: half of one would not be known as the run's own."""
+        temporary = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=self.path))
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(self.checkpoint, temporary / _CHECKPOINT)
+        shutil.rmtree(temporary, ignore_errors=True)
 
     def finish(self, page: str, posterior: Any = None, facts: dict[str, Any] | None = None) -> None:
         """Write the report and, after a fit, the posterior and its facts.
@@ -138,11 +149,13 @@ class RunDir:
             if posterior is not None:
                 _write(temporary / _RUN, _with_checksum({"format": FORMAT, **(facts or {})}))
                 posterior.save(temporary)
+            self._replacing = True
             for name in (_POSTERIOR, _RUN):
                 (self.path / name).unlink(missing_ok=True)
             for name in _RESULTS:
                 if (temporary / name).exists():
                     os.replace(temporary / name, self.path / name)
+            self._complete = True
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 
