@@ -234,7 +234,10 @@ def make_reference(
         warnings.simplefilter("ignore", ConvergenceWarning)
         for number, run_key in enumerate(jax.random.split(key)):
             folder = None if checkpoint is None else Path(checkpoint) / str(number)
-            chains.append(_chains(method.fit(model, data, key=run_key, checkpoint=folder, progress=progress)))
+            half = method.fit(model, data, key=run_key, checkpoint=folder, progress=progress)
+            if not isinstance(half, Chains):
+                raise InputError("a sampler that returns chains", type(half).__name__, "Use tb.NUTS() or the like.")
+            chains.append(half)
     functions = [half.functions(x) for half in chains]
     checks = _checks(functions, key)
     failed = [f"{name} {value:.4g}, limit {_LIMITS[name]}" for name, value in checks.items() if not _holds(name, value)]
@@ -326,12 +329,6 @@ def _deviation(values: np.ndarray) -> np.ndarray:
 
 def _holds(name: str, value: float) -> bool:
     return name not in _LIMITS or value < _LIMITS[name]
-
-
-def _chains(posterior: Posterior) -> Chains:
-    if not isinstance(posterior, Chains):
-        raise InputError("a sampler that returns chains", type(posterior).__name__, "Use tb.NUTS() or the like.")
-    return posterior
 
 
 def _checked(places: Any, num: int) -> np.ndarray:
