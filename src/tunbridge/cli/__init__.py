@@ -1,6 +1,5 @@
 """The command line, one file per command: it parses options, calls the library and prints the results."""
 
-import _thread
 import atexit
 import contextlib
 import gc
@@ -81,7 +80,7 @@ def _interrupt() -> None:
     if hasattr(signal, "pthread_kill"):
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
     else:
-        _thread.interrupt_main()
+        signal.raise_signal(signal.SIGINT)
 
 
 @contextlib.contextmanager

@@ -29,7 +29,7 @@ def layer(model, data, family=tb.conjugate.Normal(), weights=None, **options):
     """The exact layer above the features of weights that are given."""
     if weights is None:
         network = model.bind(data)[0].network  # a network of another library cannot be hashed
-    weights = jax.jit(lambda key: network.init(key, data.x))(jax.random.key(3))
+        weights = jax.jit(lambda key: network.init(key, data.x))(jax.random.key(3))
     return tb.NeuralLinear(None, family).fit(model, data, key=KEY, init=weights, **options)
 
 

@@ -124,8 +124,8 @@ class Comparison(tables.Table):
 @checked
 def compare(
     model: Model,
-    train: Data | tuple[Any, Any],
-    test: Data | tuple[Any, Any],
+    train: Any,
+    test: Any,
     methods: Sequence[str | Method] | Mapping[str, Method] | None = None,
     *,
     baselines: bool = True,
