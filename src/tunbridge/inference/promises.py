@@ -38,7 +38,7 @@ PROMISES: dict[str, dict[str, Promise]] = {
         "logistic": Promise("mode", 1e-3),
         "tanh_unit": Promise("mode", 1e-3),
     },
-    "swag": {  # the mean of a path of SGD; its spread is of the right size at best
+    "swag": {  # the mean of a path of SGD; its spread is 0.1 to 2 times the posterior's, by problem, input and key
         "linear": Promise("mean", 0.5),
         "linear_unknown": Promise("mean", 0.5),
         "logistic": Promise("mean", 1.0),

@@ -18,6 +18,7 @@ from tunbridge.inference.sgmcmc.corrections import Proposal
 from tunbridge.inference.sgmcmc.preconditioners import Identity, shaken, times
 from tunbridge.inference.sgmcmc.splittings import Motion, Push
 from tunbridge.inference.sgmcmc.state import DynamicsState
+from tunbridge.inference.sgmcmc.steps import First
 from tunbridge.inference.sgmcmc.subsampling import Slope
 from tunbridge.model.model import Target
 
@@ -41,7 +42,7 @@ def begin(
     motion = Motion(position, zeros, jnp.asarray(sampler.damping, position.dtype), ones[0])
     noise = sampler.gradient_noise.begin(position)
     state = DynamicsState(motion, memory, anchor, (), noise, ones, none, jnp.asarray(warmup, jnp.int32))
-    return sampler.steps.begin(sampler, key_curvature, target, state, batch, variance, gradient)
+    return sampler.steps.begin(sampler, key_curvature, target, state, batch, First(gradient, variance))
 
 
 def step(

@@ -15,7 +15,7 @@ from tunbridge.inference.sgmcmc.guard import Guard
 from tunbridge.inference.sgmcmc.preconditioners import Fisher, Metric, Preconditioner, shaken
 from tunbridge.inference.sgmcmc.splittings import Motion
 from tunbridge.inference.sgmcmc.state import DynamicsState
-from tunbridge.inference.sgmcmc.steps import StepSize
+from tunbridge.inference.sgmcmc.steps import First, StepSize
 from tunbridge.inference.sgmcmc.tuning import Measured, Tuning
 from tunbridge.model.model import Target
 
@@ -55,22 +55,15 @@ class MeasuredStep(StepSize):
         return _tuning(state).step_size
 
     def begin(
-        self,
-        sampler: "StochasticGradient",
-        key: Key,
-        target: Target,
-        state: DynamicsState,
-        batch: Data,
-        variance: Array,
-        gradient: Array,
+        self, sampler: "StochasticGradient", key: Key, target: Target, state: DynamicsState, batch: Data, first: First
     ) -> DynamicsState:
         """Return the initial state with a first measurement and the descent's friction."""
         position, friction = state.position, state.motion.friction
         metric = _metric(sampler, state.metric, position)
         measured = tuning.measure(key, target, sampler.gradient, state.anchor, position, batch, metric)
         size = measured.step_size(friction, sampler.schedule.reach, sampler.cancellation)
-        refuge = Refuge(position, state.metric, state.anchor, state.noise, guard.begin(gradient))
-        tuned = tuning.begin(variance, gradient, measured, size, state.warmup, refuge)
+        refuge = Refuge(position, state.metric, state.anchor, state.noise, guard.begin(position))
+        tuned = tuning.begin(first.variance, first.gradient, measured, size, state.warmup, refuge)
         motion = state.motion._replace(
             friction=tuning.friction(friction, state.warmup), step_size=jnp.asarray(size, position.dtype)
         )

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -20,6 +20,15 @@ if TYPE_CHECKING:
     from tunbridge.inference.sgmcmc.sampler import StochasticGradient
 
 
+class First(NamedTuple):
+    """What is known before the first step, per unknown."""
+
+    gradient: Array
+    """Of the log posterior, from a batch."""
+    variance: Array
+    """Of the prior."""
+
+
 class StepSize(Module):
     """Where a step size comes from. Its methods receive the sampler."""
 
@@ -34,16 +43,9 @@ class StepSize(Module):
 
     @abc.abstractmethod
     def begin(
-        self,
-        sampler: "StochasticGradient",
-        key: Key,
-        target: Target,
-        state: DynamicsState,
-        batch: Data,
-        variance: Array,
-        gradient: Array,
+        self, sampler: "StochasticGradient", key: Key, target: Target, state: DynamicsState, batch: Data, first: First
     ) -> DynamicsState:
-        """Return the initial state with its step size set, given the first gradient and the prior variance."""
+        """Return the initial state with its step size set."""
 
     @abc.abstractmethod
     def adapts(self, state: DynamicsState) -> Array:
@@ -129,14 +131,7 @@ class GivenStep(StepSize):
         return self.size
 
     def begin(
-        self,
-        sampler: "StochasticGradient",
-        key: Key,
-        target: Target,
-        state: DynamicsState,
-        batch: Data,
-        variance: Array,
-        gradient: Array,
+        self, sampler: "StochasticGradient", key: Key, target: Target, state: DynamicsState, batch: Data, first: First
     ) -> DynamicsState:
         """Return the state with the given step size set."""
         size = jnp.asarray(self.size, state.position.dtype)
