@@ -109,13 +109,16 @@ def test_losses_after_warm_up_are_warned_of_with_number_and_next_step(sampling, 
     assert "smaller steps" in " ".join(posterior.notes)
 
 
-def test_chains_agree_on_the_stiffest_place_that_any_has_seen(sampling):
-    """At the last meeting: a chain may yet come to where another one has been."""
+@pytest.mark.parametrize(("caution", "stiffer"), [(1.0, 100.0), (1 / 16, 100.0), (1 / 256, 256.0)])
+def test_chains_agree_on_the_stiffest_place_that_any_has_seen(caution, stiffer, sampling):
+    """At the last meeting: a chain may yet come to where another one has been. A loss counts as more curvature."""
     method, target, data, _, state = sampling
     state = state._replace(tuning=state.tuning._replace(left=jnp.asarray(1, jnp.int32)))
     report = method.report(state)
     stiff = report._replace(measured=report.measured._replace(curvature=100.0 * report.measured.curvature))
-    reports = jax.tree.map(lambda *leaves: jnp.stack(leaves), report, stiff)
+    lost = report._replace(caution=jnp.asarray(caution))
+    reports = jax.tree.map(lambda *leaves: jnp.stack(leaves), lost, stiff)
     after = method.meet(jax.random.key(1), target, state, data, reports)
-    assert float(after.tuning.measured.curvature) == float(stiff.measured.curvature)
-    assert float(after.tuning.step_size) < float(state.tuning.step_size) / 50
+    assert float(after.tuning.measured.curvature) == pytest.approx(stiffer * float(report.measured.curvature))
+    expected = after.tuning.measured.step_size(method.damping, 1.0, method.cancellation)
+    assert float(after.tuning.step_size) == pytest.approx(float(expected))

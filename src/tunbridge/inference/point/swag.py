@@ -83,7 +83,7 @@ class SWAG(Iterative):
         Number of last snapshots that make up the low-rank part.
     """
 
-    promises: ClassVar[Promises] = {  # the mean of a path of SGD; its spread is of the right size at best
+    promises: ClassVar[Promises] = {  # the mean of a path of SGD; its spread is 0.1 to 2 times the posterior's
         "linear": ("mean", 0.5),
         "linear_unknown": ("mean", 0.5),
         "logistic": ("mean", 1),

@@ -62,7 +62,7 @@ class MeasuredStep(StepSize):
             first.key, first.target, sampler.gradient, state.anchor, position, first.batch, metric
         )
         size = measured.step_size(friction, sampler.schedule.reach, sampler.cancellation)
-        refuge = Refuge(position, state.metric, state.anchor, state.noise, guard.begin(first.gradient))
+        refuge = Refuge(position, state.metric, state.anchor, state.noise, guard.begin(position))
         tuned = tuning.begin(first.variance, first.gradient, measured, size, state.warmup, refuge)
         motion = state.motion._replace(
             friction=tuning.friction(friction, state.warmup), step_size=jnp.asarray(size, position.dtype)
@@ -140,14 +140,16 @@ class MeasuredStep(StepSize):
         key_curvature, key_momentum = jax.random.split(key)
         tuned, position = _tuning(state), state.position
         last = tuned.left == 1
-        pooled = Measured(jnp.max(reports.measured.curvature, axis=0), jnp.mean(reports.measured.noise, axis=0))
+        stiffest = jnp.max(reports.measured.curvature / reports.caution)
+        pooled = Measured(stiffest, jnp.mean(reports.measured.noise))
         gathered = sampler.metric.meet(state.metric, reports.gathered)
         memory = jax.tree.map(lambda new, old: jnp.where(last, old, new), gathered, state.metric)
         metric = _metric(sampler, memory, position)
         measured = tuning.measure(key_curvature, target, sampler.gradient, state.anchor, position, batch, metric)
         chosen = jax.tree.map(lambda old, new: jnp.where(last, old, new), pooled, measured)
         caution = jnp.min(reports.caution)
-        size = caution * chosen.step_size(sampler.damping, sampler.schedule.reach, sampler.cancellation)
+        size = chosen.step_size(sampler.damping, sampler.schedule.reach, sampler.cancellation)
+        size = jnp.where(last, size, caution * size)  # the last one has counted each chain's own losses
         if sampler.correction is not None:
             size = jnp.where(last, jnp.exp(jnp.mean(reports.log_step)), size)
         size = size.astype(position.dtype)
