@@ -72,6 +72,29 @@ def distances(*methods: str) -> str:
     return table(header, lines)
 
 
+def scores_of_defaults(stage: str) -> Markdown:
+    """Methods with their defaults on seven tables: NLL, coverage of 90 % intervals or accuracy, relative sd."""
+    rows = results("defaults")[stage]
+    truth = {name: mean(found, "reference", "sd") for name, found in results("defaults")["before"].items()}
+    methods = dict.fromkeys(row.split()[0] for found in rows.values() for row in found)
+
+    def cell(name: str, method: str) -> str:
+        if (nll := mean(rows[name], method, "NLL")) is None:
+            return ""
+        share = mean(rows[name], method, "coverage") or mean(rows[name], method, "accuracy")
+        return f"{nll:.2f}, {share:.2f}, {mean(rows[name], method, 'sd') / truth[name]:.1f}"
+
+    names = [name for name in truth if name in rows]
+    order = [name for name in (*METHODS, "reference") if name in methods]
+    return Markdown(table(["method", *names], [[method, *(cell(name, method) for name in names)] for method in order]))
+
+
+def mean(found: dict[str, Any], method: str, score: str) -> float | None:
+    """The mean of a score over the splits that have it."""
+    values = [row[score] for name, row in found.items() if name.split()[0] == method and score in row]
+    return sum(values) / len(values) if values else None
+
+
 def leaderboard(suite: str) -> Markdown:
     """The committed run of a suite of the benchmark, or that there is none."""
     if not (ROOT / "benchmarks" / "results" / f"bench_{suite}.json").exists():

@@ -20,7 +20,7 @@ def test_doors_keep_to_the_contract_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-TURNS = 32
+TURNS = 48
 """Weeks after which every check has run on the default estimators in the fast tests; the slow ones run all of them."""
 DEFAULTS = [
     pair for door in (tb.BayesianRegressor(), tb.BayesianClassifier()) for pair in estimator_checks_generator(door)

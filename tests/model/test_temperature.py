@@ -8,7 +8,6 @@ import pytest
 from scipy import stats
 
 import tunbridge as tb
-from toys import quick
 from tunbridge.core.tree import ravel
 from tunbridge.inference.sgmcmc.everything import Everything
 from tunbridge.model import transforms
@@ -95,7 +94,8 @@ PRIORS = {
 }
 
 
-@pytest.mark.parametrize("prior", quick(PRIORS, ("hierarchical",)))
+@pytest.mark.slow
+@pytest.mark.parametrize("prior", PRIORS)
 def test_one_over_t_multiplies_all_but_the_jacobian(prior, key, x64):
     """For a density with values and gradients; all rows in blocks have the same."""
     likelihood = tb.likelihoods.StudentT(dist.Gamma(2.0, 0.1), dist.Gamma(2.0, 1.0))

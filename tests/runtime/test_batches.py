@@ -120,7 +120,9 @@ def test_bad_streams_are_refused_with_the_batch_named(key):
         tb.MAP(train=tb.Train(5)).fit(model(), nan, key=key)
 
 
-@pytest.mark.parametrize("method", [tb.MAP(train=tb.Train(2000)), tb.NeuralLinear()])
+@pytest.mark.parametrize(
+    "method", [tb.MAP(train=tb.Train(2000)), pytest.param(tb.NeuralLinear(), marks=pytest.mark.slow)]
+)
 def test_rows_of_a_stream_count_as_often_as_their_weights_say(key, method):
     """Half of the rows are wrong and weigh nothing; without weights the mean is off by more than 1."""
     rng = np.random.default_rng(1)

@@ -64,7 +64,7 @@ def test_a_student_t_of_many_degrees_of_freedom_has_the_evidence_of_a_normal(sub
     assert student == pytest.approx(normal, abs=1e-4)
 
 
-@pytest.mark.parametrize("prior", quick(PRIORS, ("hierarchical", "by path")))
+@pytest.mark.parametrize("prior", quick(PRIORS, ("by path",)))
 @pytest.mark.parametrize("subset", quick(SUBSETS, ("mask",)))
 def test_the_evidence_is_laplaces_formula_for_the_random_weights(prior, subset, x64):
     r"""log p(y | w) + sum over the d random weights of log p(w_i) + d/2 log 2 pi - 1/2 log det (H + V^{-1})."""
