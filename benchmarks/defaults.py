@@ -33,10 +33,10 @@ _MUSHROOMS = 1000
 
 def load(name, split):
     """Rows and targets for training and for testing."""
-    if name in ("yacht", "energy", "concrete", "boston", "wine"):
-        file = np.load(FOLDER / "uci" / f"{name}.npz")
-        held = np.unpackbits(file["test"], axis=1)[split, : int(file["n"])].astype(bool)
-        return file["x"][~held], file["y"].reshape(-1)[~held], file["x"][held], file["y"].reshape(-1)[held]
+    from real_sets import UCI, uci_rows
+
+    if name in UCI:
+        return uci_rows(name, split)
     x, y = _mushrooms() if name == "mushroom" else _bundled(name)
     order = np.random.default_rng(split).permutation(len(y))
     train = order[: _MUSHROOMS if name == "mushroom" else len(y) * 4 // 5]

@@ -53,13 +53,19 @@ def load(name: str, split: int) -> Task:
     return _mnist(split) if name == "mnist" else _bundled(name, split)
 
 
-def _uci(name: str, split: int) -> Task:
+def uci_rows(name: str, split: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """x and y for training, x and y for testing, of a public split of a UCI table."""
     file = np.load(FOLDER / "uci" / f"{name}.npz")
     x, y, num = file["x"], file["y"].reshape(-1), int(file["n"])
     held = np.unpackbits(file["test"], axis=1)[split, :num].astype(bool)
+    return x[~held], y[~held], x[held], y[held]
+
+
+def _uci(name: str, split: int) -> Task:
+    x, y, x_test, y_test = uci_rows(name, split)
     model = tb.Model(tb.networks.MLP((50,)), defaults.prior(), defaults.of_numbers())
-    batch_size = _BATCH if num > _MANY else None
-    return Task(model, (x[~held], y[~held]), (x[held], y[held]), batch_size)
+    batch_size = _BATCH if len(y) + len(y_test) > _MANY else None
+    return Task(model, (x, y), (x_test, y_test), batch_size)
 
 
 def _bundled(name: str, split: int) -> Task:
