@@ -57,7 +57,7 @@ def step(
     metric, tuned, step_size = sampler.steps.stride(sampler, state, memory, estimate.gradient, pace.step)
     shake = shaken(metric, normal(key, state.position.shape, state.position.dtype))
     own_noise = sampler.gradient_noise.brought(noise, step_size, metric, sampler.cancellation.momentum)
-    injected = jnp.maximum(2.0 * sampler.damping - own_noise, 0.0)
+    injected = jnp.maximum(2.0 * sampler.steps.damping(sampler, state) - own_noise, 0.0)
     push = Push(estimate.gradient, step_size, metric, (sampler.noise * pace.noise) * shake, injected)
     motion, log_density, acceptance = _advance(sampler, key, target, state, batch, push, estimate)
     motion, tuned = sampler.steps.answer(sampler, state, motion, tuned, acceptance)

@@ -73,6 +73,10 @@ class MeasuredStep(StepSize):
         """True in warm-up, once the descent has left its start."""
         return (state.step < state.warmup) & (state.step >= tuning.arrival(state.warmup))
 
+    def damping(self, sampler: "StochasticGradient", state: DynamicsState) -> Any:
+        """The descent's own friction while it lasts: a colder descent would fit the noise of a small table."""
+        return jnp.where(_tuning(state).descends, state.motion.friction, sampler.damping)
+
     def stride(
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any
     ) -> tuple[Metric | None, Tuning | tuple[()], Array]:

@@ -51,6 +51,10 @@ class StepSize(Module):
     def adapts(self, state: DynamicsState) -> Array:
         """Whether the preconditioner learns from this step's gradient."""
 
+    def damping(self, sampler: "StochasticGradient", state: DynamicsState) -> Any:
+        """The friction whose heat the injected noise restores."""
+        return sampler.damping
+
     @abc.abstractmethod
     def stride(
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any
