@@ -84,7 +84,7 @@ def measure(table, method, split):
     x, y, x_test, y_test = load(table, split)
     of_classes = table in CLASSES
     likelihood = defaults.of_classes(int(y.max()) + 1) if of_classes else defaults.of_numbers()
-    model = tb.Model(defaults.network(), defaults.prior(), likelihood)
+    model = tb.Model(defaults.network(len(x)), defaults.prior(), likelihood)
     began = time.process_time()
     try:
         with warnings.catch_warnings():

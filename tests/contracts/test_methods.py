@@ -32,6 +32,7 @@ SMALLER = {
     "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(30)), 2),
     "swag": tb.SWAG(point=tb.MAP(train=tb.Train(20)), steps=10, snapshots=5, rank=3),
     "laplace": tb.Laplace(point=tb.MAP(train=tb.Train(30)), tune=tb.tuning.Evidence(1, 5)),
+    "auto": tb.Auto(tb.Laplace(point=tb.MAP(train=tb.Train(30)), tune=tb.tuning.Evidence(1, 5))),
     "neurallinear": tb.NeuralLinear(tb.MAP(train=tb.Train(30))),
     "lowrank": tb.LowRank(3, train=tb.Train(30)),
     "advi": tb.ADVI(tb.families.Layers(), train=tb.Train(30)),
@@ -53,14 +54,14 @@ def tiny(name):
 
 
 TINY = {name: tiny(name) for name in tb.METHODS}
-POINT = ("map", "ensemble", "mcdropout", "swag", "laplace")
+POINT = ("map", "ensemble", "mcdropout", "swag", "laplace", "auto")
 """Methods that hold noise and scales at one value; all others sample them."""
 NORMAL = {
     "neurallinear": tb.likelihoods.Gaussian,
     "vbll": tb.likelihoods.Gaussian | tb.likelihoods.Bernoulli | tb.likelihoods.Categorical,
 }
 """Methods for normal independent weights and these likelihoods alone: their own tests see them refuse the rest."""
-CLOSED_ANSWERS = ("map", "ensemble", "laplace", *NORMAL)
+CLOSED_ANSWERS = ("map", "ensemble", "laplace", "auto", *NORMAL)
 """Methods whose predictions take no number of draws."""
 NUMBERS = table(24)
 COUNTED = tb.Data(NUMBERS.x, np.maximum(np.round(2.0 + 2.0 * np.asarray(NUMBERS.y)), 0.0))

@@ -37,7 +37,7 @@ def test_every_listed_parameter_can_be_set_to_what_it_is():
         regressor = tb.BayesianRegressor(name, likelihood=tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
         deep = regressor.get_params()
         assert regressor.set_params(**deep).method == tb.METHODS[name]()
-        assert regressor.network == tb.networks.MLP((50, 50))
+        assert regressor.network == tb.networks.MLP((50,))
         assert set(regressor.get_params()) == set(deep)
 
 
@@ -81,7 +81,7 @@ def test_names_that_cannot_be_used_are_refused(parts, said):
 
 
 def test_a_part_is_set_before_its_fields():
-    regressor = tb.BayesianRegressor().set_params(method__point__train__steps=9, method__point=tb.MAP(0.7))
+    regressor = tb.BayesianRegressor("laplace").set_params(method__point__train__steps=9, method__point=tb.MAP(0.7))
     assert regressor.method.point == tb.MAP(0.7, train=tb.Train(9))
     both = {"method__run__warmup": 3, "method__run": tb.Run(chains=1), "method": tb.NUTS()}
     assert tb.BayesianRegressor().set_params(**both).method == tb.NUTS(run=tb.Run(chains=1, warmup=3))
@@ -100,7 +100,7 @@ def test_a_part_is_set_before_its_fields():
     ],
 )
 def test_wrong_parameters_are_refused_with_those_that_there_are(params, said):
-    regressor = tb.BayesianRegressor()
+    regressor = tb.BayesianRegressor("laplace")
     with pytest.raises(ValueError, match=said):
         regressor.set_params(**params)
     assert regressor.method == "laplace"

@@ -151,7 +151,7 @@ def test_a_checkpoint_is_resumed(fitted, tmp_path):
         (lambda: linear().fit(X, Y, -np.ones(40)), "Negative values"),
         (lambda: linear().fit(X[[0, 0, 0]], Y[[0, 0, 0]]), "at least 2 distinct rows with positive weight"),
         (lambda: linear(tb.likelihoods.Bernoulli()).fit(X, Y), "Use BayesianClassifier for classes"),
-        (lambda: linear().set_params(method="nutz").fit(X, Y), "a method of map, ensemble"),
+        (lambda: linear().set_params(method="nutz").fit(X, Y), "a method of auto, map, ensemble"),
         (lambda: linear().set_params(method=3).fit(X, Y), "method= as a name or a method"),
         (lambda: linear().fit(X, Y).predict(X[:, :1]), "1 features, but BayesianRegressor is expecting 2"),
         (lambda: linear().fit(X, Y).predict_interval(X, 90), "a mass between 0 and 1"),

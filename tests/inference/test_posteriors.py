@@ -98,5 +98,20 @@ def test_the_registry_names_its_methods():
         thing for thing in public if isinstance(thing, type) and issubclass(thing, Method)
     }
     assert len(set(tb.METHODS.values())) == len(tb.METHODS)
-    with pytest.raises(tb.InputError, match=r"a method of map, ensemble, mcdropout, swag, .*; got 'nutz'"):
+    with pytest.raises(tb.InputError, match=r"a method of auto, map, ensemble, mcdropout, swag, .*; got 'nutz'"):
         tb.METHODS["nutz"]
+
+
+@pytest.mark.parametrize("num", [None, 7])
+def test_predictions_of_a_symmetric_posterior_have_no_noise_in_their_linear_part(num):
+    """The network is linear: its mean over pairs of draws is that at the mean weights."""
+    rows = table(24)
+    model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.3))
+    method = tb.Laplace(point=tb.MAP(train=tb.Train(50)), tune=None)
+    posterior = method.fit(model, rows, key=jax.random.key(0)).gaussian
+    draws = posterior.components(jax.random.key(1), num)
+    outputs = np.asarray(jax.vmap(posterior.model.outputs, (0, None))(draws, rows.x))
+    at_mean = np.asarray(posterior.model.outputs(posterior.one(), rows.x))
+    assert len(outputs) == (200 if num is None else 7)
+    assert outputs[:6].mean(axis=0) == pytest.approx(at_mean, abs=1e-5)
+    assert outputs.std(axis=0).min() > 1e-3

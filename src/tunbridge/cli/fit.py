@@ -12,7 +12,7 @@ def fit(
     context: typer.Context,
     data: options.DataFile,
     target: options.Target,
-    method: Annotated[str, typer.Option("--method", "-m", help="method to fit; see `tunbridge methods`")] = "laplace",
+    method: Annotated[str, typer.Option("--method", "-m", help="method to fit; see `tunbridge methods`")] = "auto",
     out: Annotated[Path, typer.Option("--out", "-o", help="write the posterior and its report to this folder")] = Path(
         "run"
     ),
@@ -66,5 +66,5 @@ def fit(
         page = rows.report(f"{', '.join(target)} by {method}", comparison, seed)
         folder.finish(page, comparison.posteriors[method], facts)
     print(to_text(comparison.rows).rstrip())
-    print(rows.summary(comparison))
+    print(rows.summary(comparison, *comparison.posteriors[method].notes))
     print(f"Posterior: {out}  Report: {folder.report}")

@@ -37,7 +37,7 @@ Categorical = Annotated[
 ]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="ignore rows with missing values")]
 TestShare = Annotated[float, typer.Option(help="share of rows held out for testing")]
-Hidden = Annotated[str | None, typer.Option(help="units per hidden layer (default: 50,50)")]
+Hidden = Annotated[str | None, typer.Option(help="units per hidden layer (default: 50; 50,50 above 5,000 rows)")]
 Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
 Seconds = Annotated[
     float | None, typer.Option(help="limit on the training time of a fit in seconds, compilation excluded")

@@ -85,7 +85,7 @@ class Rows:
         task = _task(task, likelihood, family, unique, table)
         encoding = Encoding.of(table, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(table.num_rows, test_share, seed)
-        model = Model(_network(hidden), weights, _bound(family, encoding))
+        model = Model(_network(hidden, len(train)), weights, _bound(family, encoding))
         left_out, notes = num - len(kept), sheet.notes
         return cls(path, table, kept + 1, encoding, model, train, test, left_out, sheet.conventions, notes)
 
@@ -202,8 +202,8 @@ def _bound(family: Likelihood | None, encoding: Encoding) -> Likelihood:
     return family.bind(family.check(jnp.asarray(np.arange(num)))) if num else family
 
 
-def _network(hidden: str | None) -> MLP:
-    return defaults.network() if hidden is None else MLP(_widths(hidden))
+def _network(hidden: str | None, rows: int) -> MLP:
+    return defaults.network(rows) if hidden is None else MLP(_widths(hidden))
 
 
 def _widths(hidden: str) -> tuple[int, ...]:

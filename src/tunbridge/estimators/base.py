@@ -30,7 +30,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
     def __init__(
         self,
-        method: str | Method = "laplace",
+        method: str | Method = "auto",
         network: Network | Sequence[int] | None = None,
         prior: str | Prior | None = None,
         likelihood: str | Likelihood | None = None,
@@ -91,8 +91,8 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
 
     def _learn(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, likelihood: Likelihood) -> None:
         """Fit the standardised model to the distinct rows with positive weight."""
-        network, prior = as_network(self.network), as_prior(self.prior)
         rows = distinct(x, y, weight)
+        network, prior = as_network(self.network, len(rows[0])), as_prior(self.prior)
         if len(rows[0]) < 2:
             raise InputError(
                 "at least 2 distinct rows with positive weight",
@@ -142,10 +142,10 @@ def as_likelihood(given: str | Likelihood | None, default: Likelihood) -> Likeli
     return defaults.named_likelihood(given) if isinstance(given, str) else given
 
 
-def as_network(given: Any) -> Network:
-    """Return `given` as a network: a network unchanged, hidden units as an `MLP`, None as the default network."""
+def as_network(given: Any, rows: int = 0) -> Network:
+    """Return `given` as a network: a network unchanged, hidden units as an `MLP`, None as the default."""
     if given is None:
-        return defaults.network()
+        return defaults.network(rows)
     if isinstance(given, list | tuple):
         if all(isinstance(units, int | np.integer) and not isinstance(units, bool) and units > 0 for units in given):
             return MLP(tuple(int(units) for units in given))

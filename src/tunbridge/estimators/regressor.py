@@ -24,7 +24,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     method
         A name in `tunbridge.METHODS`, or a method.
     network
-        A network, or the units of its hidden layers: ``(50, 50)`` is ``MLP((50, 50))``, and so is None.
+        A network, or the units of its hidden layers; None is ``(50,)``, or above 5,000 rows ``(50, 50)``.
     prior
         Prior over the weights, or a name that ``tunbridge fit --prior`` takes, such as "horseshoe"; None is
         ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.

@@ -1,5 +1,6 @@
 """The methods, in the order in which they are listed."""
 
+from tunbridge.inference.auto import Auto as Auto
 from tunbridge.inference.point.map import MAP as MAP
 from tunbridge.inference.point.ensemble import Ensemble as Ensemble
 from tunbridge.inference.point.dropout import MCDropout as MCDropout

@@ -1,8 +1,10 @@
 """Posteriors: what all of them do, points and draws. Each holds its model and its own key."""
 
 import abc
+import dataclasses
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -144,9 +146,10 @@ class Posterior(Module):
     def summary(self) -> Summary:
         """Mean and standard deviation of each array of unknowns, over the posterior and the array's elements.
 
-        Weights are the network's own; scales and noise are values, or are marked as coordinates on the real line.
+        Weights are the network's own; scales and noise are values, or are marked as coordinates on the real line. The
+        posterior's notes are its sentences.
         """
-        return summarise(self.model, self.components(self.key, None))
+        return dataclasses.replace(summarise(self.model, self.components(self.key, None)), sentences=self.notes)
 
     def check(self, data: Any, *, key: Key | None = None) -> Check:
         """Check the posterior against the rows it was fitted to: posterior predictive checks and leave-one-out.
@@ -210,6 +213,23 @@ def _noise(likelihood: Likelihood, draw_keys: Key) -> PyTree:
 def _answer(state: tuple[Network, Likelihood, PyTree, PyTree], x: Array) -> Parts:
     network, likelihood, weights, noise = state
     return parts(likelihood, forward(network, weights, x), noise)
+
+
+class Symmetric(Posterior):
+    """A posterior that is symmetric around `one()`: predictions average draws and their mirror images, in pairs."""
+
+    def components(self, key: Key, num: int | None) -> Params:
+        """Return `num` draws in mirrored pairs, by default 200: their mean is that of the distribution."""
+        num = 2 * DRAWS if num is None else num
+        return _mirrored(self.sample(key, (num + 1) // 2), self.one(), num)
+
+
+@partial(jax.jit, static_argnames="num")
+def _mirrored(draws: Params, centre: Params, num: int) -> Params:
+    def pairs(half: Array, centre: Array) -> Array:
+        return jnp.stack([half, 2 * centre[None] - half], axis=1).reshape(-1, *half.shape[1:])[:num]
+
+    return jax.tree.map(pairs, draws, centre)
 
 
 class Point(Posterior):

@@ -13,10 +13,13 @@ from tunbridge.model.likelihoods import Bernoulli, Categorical, Gaussian
 from tunbridge.model.networks import MLP
 from tunbridge.model.priors import Normal, fan_in
 
+_MOST_ROWS = 5000
+"""The most rows for which the default network has a single hidden layer."""
 
-def network() -> MLP:
-    """The default network: two hidden layers of 50 tanh units."""
-    return MLP((50, 50))
+
+def network(rows: int = 0) -> MLP:
+    """The default network for a number of training rows: a hidden layer of 50 tanh units, two above 5,000 rows."""
+    return MLP((50,) if rows <= _MOST_ROWS else (50, 50))
 
 
 def prior() -> Normal:

@@ -111,11 +111,11 @@ def _small_held(name: str, split: int) -> Held:
 
 
 def _small() -> list[Task]:
-    """Bundled tables with a random fifth of the rows held out, and the default model for tables."""
+    """Bundled tables with a random fifth of the rows held out, and the default model with two hidden layers."""
     (budget, splits), task_list = _plan("small"), []
     for name in _SMALL:
         likelihood = defaults.of_classes(_CLASSES[name]) if name in _CLASSES else defaults.of_numbers()
-        model = Model(defaults.network(), defaults.prior(), likelihood)
+        model = Model(MLP((50, 50)), defaults.prior(), likelihood)
         task_list.append(
             Task(name, model, splits[name], budget, partial(_small_train, name), partial(_small_held, name))
         )

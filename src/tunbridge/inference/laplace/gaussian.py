@@ -20,7 +20,7 @@ from tunbridge.core.linalg import Covariance, Diagonal, Kronecker, Spectral, kro
 from tunbridge.core.types import Key, Logits, NormalNoise, Params, Predictive
 from tunbridge.inference.laplace.local import Local, RowGradients
 from tunbridge.inference.laplace.structures import Structure
-from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.inference.posteriors import Posterior, Symmetric
 from tunbridge.model.networks.programs.sites import Sites
 from tunbridge.model.subsets import Subset
 from tunbridge.predict.linearised import LinkedPredictive, NormalPredictive
@@ -34,7 +34,7 @@ _BLOCK_NUMBERS = 2**24
 _BLOCK_ROWS = 1024
 
 
-class StructuredGaussian(Posterior):
+class StructuredGaussian(Symmetric):
     """Normal weights around a mode with a structured covariance; noise and scales at one value.
 
     A prediction averages networks with drawn weights. `Linearised` has the same weights, with the network linearised.
@@ -75,10 +75,6 @@ class StructuredGaussian(Posterior):
     def one(self) -> Params:
         """Return the mode."""
         return self.params
-
-    def components(self, key: Key, num: int | None) -> Params:
-        """Return `num` draws, by default 100."""
-        return self.sample(key, DRAWS if num is None else num)
 
 
 class Linearised(Posterior):
@@ -130,7 +126,7 @@ class Linearised(Posterior):
         return self.gaussian.params
 
     def components(self, key: Key, num: int | None) -> Params:
-        """Return `num` draws of the weights, by default 100."""
+        """Return `num` draws of the weights, by default 200, in mirrored pairs."""
         return self.gaussian.components(key, num)
 
     def pushed(self, x: np.ndarray, key: Key, num: int | None) -> Outputs:

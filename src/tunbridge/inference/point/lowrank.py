@@ -8,11 +8,11 @@ from tunbridge.core import keys
 from tunbridge.core.compiling import once
 from tunbridge.core.declared import Count, checked
 from tunbridge.core.types import Key, Params, PyTree
-from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.inference.posteriors import Symmetric
 from tunbridge.runtime import programs
 
 
-class LowRankGaussian(Posterior):
+class LowRankGaussian(Symmetric):
     r"""Normal weights :math:`N(\bar w, \text{diag}(v) + F^\top F)`; noise and scales at one value."""
 
     mean: Params
@@ -27,9 +27,9 @@ class LowRankGaussian(Posterior):
         r"""Draw :math:`\bar w + \sqrt v \, z_1 + F^\top z_2`."""
         return _low_rank_draws(self.mean, self.variance, self.factors, keys.split(key, num))
 
-    def components(self, key: Key, num: int | None) -> Params:
-        """Return `num` draws, by default 100."""
-        return self.sample(key, DRAWS if num is None else num)
+    def one(self) -> Params:
+        """Return the mean of the weights."""
+        return self.mean
 
 
 @once

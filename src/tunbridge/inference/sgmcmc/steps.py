@@ -51,9 +51,9 @@ class StepSize(Module):
     def adapts(self, state: DynamicsState) -> Array:
         """Whether the preconditioner learns from this step's gradient."""
 
+    @abc.abstractmethod
     def damping(self, sampler: "StochasticGradient", state: DynamicsState) -> Any:
-        """The friction whose heat the injected noise restores."""
-        return sampler.damping
+        """The friction whose loss of energy the injected noise makes up for."""
 
     @abc.abstractmethod
     def stride(
@@ -138,6 +138,10 @@ class GivenStep(StepSize):
         """Return the state with the given step size set."""
         size = jnp.asarray(self.size, state.position.dtype)
         return state._replace(motion=state.motion._replace(step_size=size))
+
+    def damping(self, sampler: "StochasticGradient", state: DynamicsState) -> Any:
+        """The sampler's own."""
+        return sampler.damping
 
     def stride(
         self, sampler: "StochasticGradient", state: DynamicsState, memory: PyTree, gradient: Array, factor: Any

@@ -12,7 +12,7 @@ from tunbridge.core.data import Data
 from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
-from tunbridge.inference.posteriors import DRAWS, Posterior
+from tunbridge.inference.posteriors import DRAWS, Symmetric
 from tunbridge.inference.vi.divergences import KL
 from tunbridge.inference.vi.gaussian import Gaussian
 from tunbridge.model.model import Target
@@ -31,10 +31,10 @@ class Bound(NamedTuple):
     """The KL divergence from q to the prior."""
 
 
-class VariationalGaussian(Posterior):
+class VariationalGaussian(Symmetric):
     """A normal distribution over weights, unknown scales and noise, all on the real line.
 
-    A prediction averages networks with weights drawn from q, any number of them.
+    A prediction averages networks with weights drawn from q, in mirrored pairs.
     """
 
     q: Gaussian
@@ -46,10 +46,6 @@ class VariationalGaussian(Posterior):
     def sample(self, key: Key, num: Count) -> Params:
         """Draws from q, with leading axis `num`."""
         return _draws(self.q, keys.split(key, num))
-
-    def components(self, key: Key, num: int | None) -> Params:
-        """`num` draws from q, 100 by default."""
-        return self.sample(key, DRAWS if num is None else num)
 
     def one(self) -> Params:
         """The mean of q."""
