@@ -75,7 +75,7 @@ def distances(*methods: str) -> str:
 def scores_of_defaults(stage: str) -> Markdown:
     """Methods with their defaults on seven tables: NLL, coverage of 90 % intervals or accuracy, relative sd."""
     rows = results("defaults")[stage]
-    truth = {name: mean(found, "reference", "sd") for name, found in results("defaults")["before"].items()}
+    truth = {name: mean(found, "reference", "sd") for name, found in rows.items()}
     methods = dict.fromkeys(row.split()[0] for found in rows.values() for row in found)
 
     def cell(name: str, method: str) -> str:
@@ -85,7 +85,7 @@ def scores_of_defaults(stage: str) -> Markdown:
         return f"{nll:.2f}, {share:.2f}, {mean(rows[name], method, 'sd') / truth[name]:.1f}"
 
     names = [name for name in truth if name in rows]
-    order = [name for name in (*METHODS, "reference") if name in methods]
+    order = [name for name in (*METHODS, "lastlayer", "reference") if name in methods]
     return Markdown(table(["method", *names], [[method, *(cell(name, method) for name in names)] for method in order]))
 
 

@@ -54,8 +54,8 @@ def tiny(name):
 
 
 TINY = {name: tiny(name) for name in tb.METHODS}
-POINT = ("map", "ensemble", "mcdropout", "swag", "laplace", "auto")
-"""Methods that hold noise and scales at one value; all others sample them."""
+POINT = ("map", "ensemble", "mcdropout", "swag")
+"""Methods that hold noise and scales at one value."""
 NORMAL = {
     "neurallinear": tb.likelihoods.Gaussian,
     "vbll": tb.likelihoods.Gaussian | tb.likelihoods.Bernoulli | tb.likelihoods.Categorical,
@@ -90,8 +90,8 @@ PAIR = tb.Data(np.tile(NUMBERS.x, (1, 3))[:, :3] + np.eye(24)[:, :3], np.tile(NU
 CLOSED = ("inverse-gamma variance", "exponential variance")
 """Priors whose local scales have a closed marginal, which point methods use."""
 TREATMENT = (
-    {name: "drawn" for name in TINY} | dict.fromkeys(POINT, "held") | {name: name for name in ("laplace", *NORMAL)}
-)
+    {name: "drawn" for name in TINY} | dict.fromkeys(POINT, "held") | {name: name for name in NORMAL}
+) | dict.fromkeys(("laplace", "auto"), "laplace")
 """Of unknown noise and prior scales."""
 LINE = PROBLEMS["linear_unknown"]()
 

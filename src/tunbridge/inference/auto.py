@@ -38,7 +38,7 @@ class Chosen(NamedTuple):
 class Auto(Method):
     """The default method of estimators and of the command line: `Laplace`, with what the size of the problem calls for.
 
-    On tables of 250 to 41,000 rows it had the best test log density of the methods without Markov chains, at 1 to 4
+    On tables of 250 to 41,000 rows it had the best test log density of most methods without Markov chains, at 2 to 10
     times the cost of a point estimate. Training takes all rows per step up to 5,000 rows, and batches of 256 beyond.
     Above 100,000 weights only those of the last layer are random. The posterior's notes say what was chosen, and why.
 
