@@ -77,7 +77,7 @@ def test_suites_and_their_tasks_are_listed():
     [
         (["imagenet"], "a suite of toy, small"),
         (["toy", "--tasks", "curves"], "tasks of curve, gap"),
-        (["toy", "--methods", "nutz"], "a method of map"),
+        (["toy", "--methods", "nutz"], "a method of auto, map"),
         (["toy", "--splits", "a-b"], "--splits as numbers and ranges"),
         (["toy", "--splits", "4-1"], "--splits as numbers and ranges"),
         (["toy", "--splits", "0,99"], "a split of curve from 0 to"),

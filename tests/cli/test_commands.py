@@ -92,7 +92,7 @@ def test_a_fit_that_was_cut_says_so_wherever_it_is_shown(tmp_path, monkeypatch):
     out = tmp_path / "run"
     code, said, error = call("fit", data, "-t", "species", "-m", "map", "--out", out, "--hidden", "4", "--seconds", "0")
     assert code == 0, error
-    line = "stopped after 0 of 2,000 steps by the limit of 0 seconds: not run to convergence."
+    line = "stopped after 0 of 3,000 steps by the limit of 0 seconds: not run to convergence."
     assert f"map: {line}" in said.splitlines()
     assert f"map: {line}" in (out / "report.html").read_text()
     assert f"Cut: {line}" in call("info", out)[1].splitlines()
@@ -186,7 +186,7 @@ def test_the_demo_leaves_one_report_about_a_table_and_a_curve(tmp_path, monkeypa
     ("arguments", "sentence"),
     [
         (("fit", "{data}", "-t", "nothing"), "the column 'nothing'"),
-        (("fit", "{data}", "-t", "species", "-m", "magic"), "a method of map, ensemble"),
+        (("fit", "{data}", "-t", "species", "-m", "magic"), "a method of auto, map, ensemble"),
         (("fit", "{data}", "-t", "species", "--hidden", "ten"), "--hidden as whole numbers"),
         (("fit", "{data}", "-t", "species", "--test-share", "1.5"), "--test-share"),
         (("fit", "{data}", "-t", "species", "--test-share", "nan"), "--test-share"),
@@ -198,7 +198,7 @@ def test_the_demo_leaves_one_report_about_a_table_and_a_curve(tmp_path, monkeypa
         (("fit", "{data}", "-t", "species", "--out", "{data}"), "a folder as --out"),
         (("predict", "{folder}", "{data}"), "a folder that `tunbridge fit` wrote"),
         (("info", "{folder}"), "a folder that `tunbridge fit` wrote"),
-        (("compare", "{data}", "-t", "species", "--methods", "map,magic"), "a method of map"),
+        (("compare", "{data}", "-t", "species", "--methods", "map,magic"), "a method of auto, map"),
     ],
 )
 def test_a_wrong_call_ends_with_one_sentence_and_leaves_nothing(arguments, sentence, tmp_path):

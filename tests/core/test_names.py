@@ -94,7 +94,7 @@ def test_names_that_are_taken_or_lead_nowhere_are_refused(mine):
     for wrong in ("nowhere:Stroll", "core.plugin:Nothing", "core.plugin:math", "core.plugin"):
         with pytest.raises(tb.InputError, match="a class of a module"):
             tb.METHODS.register("stroll", wrong)
-    with pytest.raises(tb.InputError, match=r"a method of map, .*; got 'magic'"):
+    with pytest.raises(tb.InputError, match=r"a method of auto, map, .*; got 'magic'"):
         tb.METHODS["magic"]
 
 

@@ -57,7 +57,7 @@ def test_methods_by_name_by_object_and_all(key):
     assert [row["method"] for row in one.rows] == ["map", "ridge"]
     with pytest.raises(tb.InputError, match="map twice"):
         tb.compare(_model(), *_split(), [QUICK["map"], QUICK["map"]])
-    with pytest.raises(tb.InputError, match="a method of map, ensemble"):
+    with pytest.raises(tb.InputError, match="a method of auto, map, ensemble"):
         tb.compare(_model(), *_split(), ["nutz"])
     with pytest.raises(tb.InputError, match="each text or a Method"):
         tb.compare(_model(), *_split(), [3])
