@@ -94,7 +94,7 @@ class Mask(Subset):
     def __init__(self, mask: PyTree = None, *, numbers: Any = None, size: int | None = None):
         if mask is not None:
             leaves = jax.tree.leaves(mask)
-            if not leaves or any(np.dtype(getattr(leaf, "dtype", object)) != bool for leaf in leaves):
+            if not leaves or any(str(getattr(leaf, "dtype", "")) != "bool" for leaf in leaves):
                 raise InputError("a mask of True and False", shown(mask), "Compare the weights with a threshold.")
             flat = np.concatenate([np.ravel(np.asarray(leaf)) for leaf in leaves])
             numbers, size = np.flatnonzero(flat), len(flat)

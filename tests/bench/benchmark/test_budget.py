@@ -18,6 +18,8 @@ def _planned(method):
     """The most gradients of single rows that the steps of a method take."""
     if isinstance(method, tb.Ensemble):
         return method.size * _planned(method.method)
+    if isinstance(method, tb.Auto):
+        return _planned(method.laplace)
     if isinstance(method, tb.Laplace):
         return _planned(method.point) * (1 + method.tune.rounds * 3 / 2)
     if isinstance(method, tb.NeuralLinear):
