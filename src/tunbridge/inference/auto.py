@@ -51,7 +51,7 @@ class Auto(Method):
     promises: ClassVar[Promises] = {  # those of Laplace
         "linear": ("exact", 0.12),
         "linear_unknown": ("biased", 0.2),
-        "logistic": ("biased", 0.4),
+        "logistic": ("biased", 0.25),
         "tanh_unit": ("none",),
     }
 

@@ -45,7 +45,7 @@ class Quadrature(Link):
 
     def probs(self, mean: Array, covariance: Array) -> tuple[Array, Array]:
         """Class probabilities and their entropy, averaged over the points."""
-        p = jax.nn.softmax(_points(mean, covariance, self.nodes), axis=-1)
+        p = jax.nn.softmax(normal_points(mean, covariance, self.nodes), axis=-1)
         return jnp.mean(p, axis=0), jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
 
 
@@ -105,14 +105,14 @@ class MonteCarlo(Link):
 
 def _share(mean: Array, covariance: Array) -> Array:
     """The aleatoric share of the entropy of the mean probabilities, (points,)."""
-    p = jax.nn.softmax(_points(mean, covariance, _NODES), axis=-1)
+    p = jax.nn.softmax(normal_points(mean, covariance, _NODES), axis=-1)
     aleatoric = jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
     total = jnp.sum(entr(jnp.mean(p, axis=0)), axis=-1)
     return jnp.where(total > 0, jnp.minimum(aleatoric / jnp.maximum(total, 1e-30), 1.0), 1.0)
 
 
-def _points(mean: Array, covariance: Array, num: int) -> Array:
-    """Quasi-random points of normal distributions, (num, points, outputs); for two classes they lie on a line."""
+def normal_points(mean: Array, covariance: Array, num: int) -> Array:
+    """Return quasi-random points of normals, (num, points, outputs); for two classes they lie on a line."""
     width = mean.shape[-1]
     if width == 2:
         return _line(mean, covariance, num)

@@ -15,8 +15,8 @@ from tunbridge.core.errors import ConvergenceWarning
 from tunbridge.core.tree import on_host, size
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.datasets.scaling import split
-from tunbridge.inference.laplace import evidence, fitting
-from tunbridge.inference.laplace.curvatures import Curvature
+from tunbridge.inference.laplace import evidence, fitting, refining
+from tunbridge.inference.laplace.curvatures import GGN, Curvature
 from tunbridge.inference.laplace.fitting import Fitted
 from tunbridge.inference.laplace.gaussian import Linearised, StructuredGaussian
 from tunbridge.inference.laplace.local import Local
@@ -47,6 +47,7 @@ class Choices(Protocol):
     point: MAP | None
     tune: Tuning | None
     damping: float
+    refine: bool
     link: Link
 
     def structured(self, local: Local, rows: int) -> Structure:
@@ -83,7 +84,9 @@ class Course:
             params = self._by_validation(params, method.tune)
         elif unknown:
             self.notes += point.notes
-        return self.posterior(params, self.measure(params, self.data))
+        fitted = self.measure(params, self.data)
+        posterior = self.posterior(params, fitted)
+        return self._refined(posterior, fitted) if self._refines(fitted) else posterior
 
     def posterior(self, params: Params, fitted: Fitted) -> Linearised:
         """Return the posterior around these parameters, given the approximation fitted there."""
@@ -110,6 +113,24 @@ class Course:
         local = Local.at(self.model, params, method.subset)
         structure = method.structured(local, data.num)
         return fitting.fit(local, structure, method.curvature, data, method.damping, self.key)
+
+    def _refines(self, fitted: Fitted) -> bool:
+        """Whether the normal at the mode is refined: not for part of the weights, nor for weights trained elsewhere."""
+        method = self.method
+        whole = method.point is not None and isinstance(method.subset, All)
+        exact = isinstance(method.curvature, GGN) and isinstance(self.data, Data)
+        return method.refine and whole and exact and refining.suits(fitted.evidence.local, self.data.num)
+
+    def _refined(self, posterior: Linearised, fitted: Fitted) -> Linearised:
+        found = refining.refined(fitted, cast(Data, self.data), self.key)
+        gaussian, model = posterior.gaussian, self.model
+        weights, dtype = found.local.weights, jax.dtypes.canonicalize_dtype(float)
+        raw = model.prior.raw(weights, gaussian.params.scales, model.network.layout(weights))
+        curve = {**(gaussian.curve or {}), "bound": jax.device_put(np.asarray(found.bounds, dtype))}
+        notes = (*posterior.notes, found.note)
+        params = gaussian.params._replace(weights=raw)
+        gaussian = dataclasses.replace(gaussian, params=params, covariance=found.covariance, curve=curve, notes=notes)
+        return dataclasses.replace(posterior, gaussian=gaussian, notes=notes)
 
     def _by_evidence(self, params: Params, tuning: Evidence) -> Params:
         """Step towards larger evidence around the current mode; keep a step only if its own mode has more evidence."""

@@ -43,27 +43,38 @@ def fit(
     local: Local, structure: Structure, curvature: Curvature, data: Data | Stream, damping: float, key: Key
 ) -> Fitted:
     """Measure the curvature around given weights; return it with the evidence as a function of scales and noise."""
-    variances = _floored(_variances(local, local.params.scales))
-    effective = variances / (1.0 + damping)
-    measured = structure.measure(local, curvature, data, effective, key)
-    covariance_blocks, facts = structures.blocks(structure, measured, effective, _uniform(local))
-    covariance = Covariance(covariance_blocks, local.size)
+    variances = prior_variances(local, damping)
+    measured = structure.measure(local, curvature, data, variances, key)
+    covariance, facts = covariance_of(local, structure, measured, variances)
     chosen = np.zeros(local.size, bool)
     for part in measured.parts:
         chosen[part.index] = True
     rows = _rows(local, data)
     evidence = LogEvidence(local, rows, covariance, curvature, *jax.device_put((chosen, _number(damping))))
-    decrement = _decrement(local, data, covariance, variances, chosen, key)
+    decrement = _decrement(local, data, covariance, prior_variances(local), chosen, key)
     return Fitted(evidence, structure, measured, facts, decrement)
 
 
 def at_params(fitted: Fitted, params: Params) -> Fitted:
     """Return the approximation with the same curvature at other prior scales."""
     local = Local.at(fitted.evidence.local.model, params, fitted.evidence.local.subset)
-    variances = _floored(_variances(local, params.scales)) / (1.0 + float(fitted.evidence.damping))
-    covariance_blocks, facts = structures.blocks(fitted.structure, fitted.measured, variances, _uniform(local))
-    evidence = dataclasses.replace(fitted.evidence, local=local, covariance=Covariance(covariance_blocks, local.size))
+    variances = prior_variances(local, fitted.evidence.damping)
+    covariance, facts = covariance_of(local, fitted.structure, fitted.measured, variances)
+    evidence = dataclasses.replace(fitted.evidence, local=local, covariance=covariance)
     return fitted._replace(evidence=evidence, facts=facts)
+
+
+def prior_variances(local: Local, damping: Any = 0.0) -> np.ndarray:
+    """Return the prior variances of the weights at their scales, in float64; damping adds to the precision."""
+    return _floored(_variances(local, local.params.scales)) / (1.0 + float(damping))
+
+
+def covariance_of(
+    local: Local, structure: Structure, measured: Measured, variances: np.ndarray
+) -> tuple[Covariance, Facts]:
+    """Return the covariance of the weights under a measured curvature and these prior variances."""
+    covariance_blocks, facts = structures.blocks(structure, measured, variances, _uniform(local))
+    return Covariance(covariance_blocks, local.size), facts
 
 
 def drift(fitted: Fitted, data: Data | Stream, key: Key) -> np.ndarray:
@@ -105,7 +116,7 @@ def _log_det(fitted: Fitted, weights: PyTree, data: Data | Stream, key: Key) -> 
     """Log determinant of I + H~ at other weights."""
     local = fitted.evidence.local
     moved = dataclasses.replace(local, params=local.params._replace(weights=weights))
-    variances = _floored(_variances(moved, local.params.scales)) / (1.0 + float(fitted.evidence.damping))
+    variances = prior_variances(moved, fitted.evidence.damping)
     measured = fitted.structure.measure(moved, fitted.evidence.curvature, data, variances, key)
     return fitted.structure.log_det(measured, variances)
 

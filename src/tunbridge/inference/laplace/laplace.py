@@ -61,6 +61,10 @@ class Laplace(Method):
         `tunbridge.tuning`, or None, which leaves them where the point estimate has them.
     damping
         Precision added to every weight, in units of its prior precision.
+    refine
+        For classes, whether mean and covariance are refined for the whole distribution of the outputs: at a mode that
+        separates the classes the normal is about as wide as the prior. Not for weights trained elsewhere, a subset, a
+        stream, curvatures other than `GGN`, priors that are not normal, or more than 20,000 rows times outputs.
     link
         From normal outputs to class probabilities, from `tunbridge.links`.
     """
@@ -68,7 +72,7 @@ class Laplace(Method):
     promises: ClassVar[Promises] = {  # normal although the posterior is not; noise and scale at one value
         "linear": ("exact", 0.12),
         "linear_unknown": ("biased", 0.2),
-        "logistic": ("biased", 0.4),
+        "logistic": ("biased", 0.25),
         "tanh_unit": ("none",),
     }
 
@@ -78,6 +82,7 @@ class Laplace(Method):
     point: MAP | None = MAP()
     tune: Tuning | None = eqx.field(default="evidence", converter=as_tuning)
     damping: float = eqx.field(default=0.0, converter=float)
+    refine: bool = eqx.field(static=True, default=True)
     link: Link = Quadrature()
 
     def __check_init__(self):
@@ -110,7 +115,7 @@ class Laplace(Method):
     def gradients_spent(self, steps: int, posterior: Posterior, rows: int) -> float:
         """Number of per-row gradients: those of the steps, plus one pass over all rows per measured curvature."""
         curve = posterior.gaussian.curve if isinstance(posterior, Linearised) else None
-        return super().gradients_spent(steps, posterior, rows) + len(curve["log_evidence"] if curve else ()) * rows
+        return super().gradients_spent(steps, posterior, rows) + sum(map(len, (curve or {}).values())) * rows
 
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
         """Return `size` posteriors: finds all modes first, then the curvature around each."""

@@ -142,6 +142,14 @@ def gradient_change(local: Local, key: Key, batch: Data, tangent: PyTree) -> Arr
 
 
 @once
+def pulled_back(local: Local, _: Key, batch: Data) -> Array:
+    """Return gradients in the outputs, which the rows carry in place of targets, summed as gradients in the weights."""
+    flat, unravel = ravel_pytree(local.weights)
+    _, pull = jax.vjp(lambda w: local.model.network.apply(unravel(w), batch.x), flat)
+    return pull(batch.y * batch.weights[:, None])[0]
+
+
+@once
 def gradient(local: Local, _: Key, batch: Data) -> Array:
     """Return the gradient of the log likelihood of a block of rows in the weights."""
     flat, unravel = ravel_pytree(local.weights)
