@@ -1,4 +1,4 @@
-"""Refinement of the normal at a mode: the best normal of a linear model, and predictions where classes are separated."""
+"""Refinement of the normal at a mode: the best normal of a linear model, and predictions of separated classes."""
 
 import jax
 import jax.numpy as jnp
