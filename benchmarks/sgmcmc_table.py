@@ -79,6 +79,7 @@ def coursing():
         "SGLD": tb.SGLD(run=run),
         "SGHMC": tb.SGHMC(run=run),
         "SGHMC-CLR": tb.SGHMC(schedule=tb.schedules.Cyclical(), run=run),
+        "MCLMC": tb.MCLMC(run=tb.Run(2, 1000, 250, 10)),
         "HMC": tb.HMC(run=tb.Run(2, 150, 60)),
         "NUTS": tb.NUTS(run=tb.Run(2, 100, 40)),
     }
