@@ -24,7 +24,7 @@ from tunbridge.core.tree import on_host
 from tunbridge.core.types import Key, Params, PyTree
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads, caution
 from tunbridge.inference.recorded import Recorded
 from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
@@ -49,6 +49,8 @@ class Method(Module):
 
     promises: ClassVar[Promises] = {}
     """What the method promises on the exact problems, as `tunbridge.bench.PROMISES` lists it."""
+    spreads: ClassVar[Spreads] = {}
+    """How wide it was with its defaults on real tables; where that is far from 1, `fit` adds a note."""
 
     @abc.abstractmethod
     def posteriors(self, model: Model, data: Data | Stream, key: Key, size: int, options: Options) -> list[Posterior]:
@@ -90,7 +92,7 @@ class Method(Module):
             Compilation is not counted: the clock starts once the first chunk has finished. The posterior's `cut` says
             where a fit was stopped. With 0 seconds and a checkpoint, the checkpoint is read and no step is taken.
         """
-        clock = Clock(max_seconds)
+        clock, rows = Clock(max_seconds), as_data(data)
         options = Options(init, progress, checkpoint, clock, callbacks)
         logger.info("%s begins", type(self).__name__)
         began = time.perf_counter()
@@ -98,10 +100,13 @@ class Method(Module):
         programs.keep()
         programs.bound()
         with contextlib.nullcontext() if checkpoint is None else files.locked(Path(checkpoint)):
-            (posterior,) = self.posteriors(*bound(model, as_data(data)), key, 1, options)
+            (posterior,) = self.posteriors(*bound(model, rows), key, 1, options)
+        notes = posterior.notes
+        if self.spreads and provenance.describe(self) == provenance.describe(type(self)()):
+            notes += tuple(filter(None, [caution(self.spreads, model.likelihood, rows.num)]))
         record = provenance.record(self, posterior.model, time.perf_counter() - began, clock.cut)
-        logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(posterior.notes))
-        return dataclasses.replace(posterior, provenance=record)
+        logger.info("%s took %.1f s. %s", type(self).__name__, record.seconds, " ".join(notes))
+        return dataclasses.replace(posterior, notes=notes, provenance=record)
 
     def within(self, gradients: int, rows: int) -> Self:
         """Return the method with as many steps as a budget of per-row likelihood gradients allows.

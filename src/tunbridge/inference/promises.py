@@ -1,14 +1,36 @@
-"""What methods promise on the exact problems: each declares it in its class, with a tolerance."""
+"""What methods promise on the exact problems, and how wide they were on real tables: each declares it in its class."""
 
 import math
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
 from tunbridge.core.names import METHODS
+from tunbridge.core.types import Likelihood, Logits, NormalNoise
 
 Kind = Literal["exact", "biased", "diagonal", "mean", "mode", "none", "refused"]
 Promises = Mapping[str, tuple[Kind, float] | tuple[Kind]]
 """What a method's class declares: by problem, the kind and the tolerance of a `Promise`."""
+
+Spreads = Mapping[Literal["numbers", "classes"], tuple[float, float]]
+"""What a method's class declares: least and largest ratio of its epistemic sd to a reference's, by kind of y."""
+_SMALL = 5000
+"""The most rows for which the small tables that were measured are like the data at hand."""
+_SOUND = 0.5, 2.0
+"""Ratios between which a method needs no caution."""
+
+
+def caution(spreads: Spreads, likelihood: Likelihood, rows: int) -> str:
+    """Return what is known to be weak about a method's defaults for such data; "" if nothing is."""
+    kind: Literal["numbers", "classes"] = "classes" if isinstance(likelihood, Logits) else "numbers"
+    least, largest = spreads.get(kind, (1.0, 1.0))
+    known = isinstance(likelihood, Logits | NormalNoise) and rows <= _SMALL
+    if not known or (least >= _SOUND[0] and largest <= _SOUND[1]):
+        return ""
+    share = f"{least:g}" if least == largest else f"{least:g} to {largest:g}"
+    return (
+        f"With its defaults this method's epistemic standard deviation was {share} times the reference posterior's on "
+        f"small tables of {kind}: for error bars away from the data use tb.Auto() or a sampler."
+    )
 
 
 class Promise(NamedTuple):

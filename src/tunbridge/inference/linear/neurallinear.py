@@ -19,7 +19,7 @@ from tunbridge.inference.linear.posterior import LinearLayer
 from tunbridge.inference.point.given import as_params, given
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Point, Posterior
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.model.likelihoods.gaussian import Gaussian
 from tunbridge.model.model import Model
 from tunbridge.runtime.loop import Options
@@ -69,6 +69,7 @@ class NeuralLinear(Method):
         "logistic": ("refused",),
         "tanh_unit": ("refused",),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (0.4, 1.1)}
 
     point: MAP | None = MAP()
     family: Family = Normal()

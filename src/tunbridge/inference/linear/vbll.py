@@ -18,7 +18,7 @@ from tunbridge.inference.linear.variational import VariationalLayer
 from tunbridge.inference.point import noise
 from tunbridge.inference.point.descent import Descent, DescentState, Info
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.model import transforms
 from tunbridge.model.likelihoods.categorical import Categorical
 from tunbridge.model.model import Model, Target
@@ -69,6 +69,7 @@ class VBLL(Descent):
         "logistic": ("biased", 0.2),
         "tanh_unit": ("refused",),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (0.3, 0.9), "classes": (0.1, 0.3)}
 
     def check(self, model: Model, data: Data | Stream, options: Options) -> None:
         """Raise InputError for networks, priors and likelihoods without a closed-form bound."""

@@ -20,7 +20,7 @@ from tunbridge.core.types import Key, Params, PyTree, Scalar
 from tunbridge.inference.point import masks
 from tunbridge.inference.point.descent import Descent
 from tunbridge.inference.posteriors import DRAWS, Posterior
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime import programs
 from tunbridge.runtime.loop import Trace
@@ -89,6 +89,7 @@ class MCDropout(Descent):
         "logistic": ("mode", 0.001),
         "tanh_unit": ("mode", 0.001),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (0.3, 17.1), "classes": (0.1, 0.1)}
 
     rate: float = eqx.field(default=0.1, converter=float)
     input_rate: float | None = eqx.field(default=None, converter=lambda rate: None if rate is None else float(rate))

@@ -18,7 +18,7 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference.base import Method
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.predict.outputs import Outputs
 from tunbridge.predict.parts import Parts
 from tunbridge.runtime import programs
@@ -44,6 +44,7 @@ class Ensemble(Method):
         "logistic": ("mode", 0.001),
         "tanh_unit": ("mode", 0.001),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (0.1, 1.1), "classes": (0.0, 0.0)}
 
     method: Method = eqx.field(default_factory=MAP)
     size: int = 5

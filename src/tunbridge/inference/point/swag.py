@@ -19,7 +19,7 @@ from tunbridge.inference.point import descent
 from tunbridge.inference.point.lowrank import LowRankGaussian
 from tunbridge.inference.point.map import MAP
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.durations import BATCH, Train
 from tunbridge.runtime.loop import Trace
@@ -89,6 +89,7 @@ class SWAG(Iterative):
         "logistic": ("mean", 1),
         "tanh_unit": ("mean", 1),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (0.3, 0.7), "classes": (0.1, 0.1)}
 
     point: MAP = MAP()
     steps: int = 2000

@@ -10,7 +10,7 @@ from jax import Array
 from tunbridge.core.data import Data
 from tunbridge.core.random import split
 from tunbridge.core.types import Key, Params, Scalar
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import Start
 from tunbridge.inference.vi.divergences import KL, Divergence
@@ -50,6 +50,7 @@ class BayesByBackprop(Variational):
         "logistic": ("mean", 0.2),
         "tanh_unit": ("mean", 0.5),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (0.9, 2.5), "classes": (0.8, 1.3)}
 
     divergence: Divergence = eqx.field(default=KL(closed=False), kw_only=True)
     point: Start = eqx.field(default=None, kw_only=True)

@@ -14,7 +14,7 @@ from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.point.descent import Info
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.around import AroundPoint
 from tunbridge.inference.vi.families import Family
@@ -69,6 +69,7 @@ class IVON(AroundPoint):
         "logistic": ("mean", 0.2),
         "tanh_unit": ("mean", 0.5),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (1.0, 3.4), "classes": (1.1, 1.3)}
 
     step_size: float = eqx.field(default=0.1, converter=float, kw_only=True)
     beta_1: float = eqx.field(default=0.9, converter=float, kw_only=True)

@@ -4,7 +4,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from tunbridge.inference.promises import Promises
+from tunbridge.inference.promises import Promises, Spreads
 from tunbridge.inference.vi import families
 from tunbridge.inference.vi.divergences import KL, Divergence
 from tunbridge.inference.vi.families import Family
@@ -102,6 +102,7 @@ class MatrixNormalVI(Variational):
         "logistic": ("mean", 0.2),
         "tanh_unit": ("mean", 0.5),
     }
+    spreads: ClassVar[Spreads] = {"numbers": (0.8, 3.1), "classes": (1.0, 1.2)}
 
     @property
     def form(self) -> Family:
