@@ -27,11 +27,11 @@ Three commands check three things:
 In `make test` each method is fitted once with its defaults to a line with unknown noise and an unknown prior scale,
 whose posterior is known by quadrature. That fit must keep its promise of accuracy, survive pickling and saving to the
 bit, and treat unknowns as documented; a quarter of the methods must also resume an interrupted run to the bit, and a
-quarter must compile nothing for a table of another length. A sixth of the likelihoods, a different sixth each week,
-are combined with priors and networks. Of scikit-learn's checks a forty-eighth runs on the default estimators, another
-part each week. PyTorch's answers are recorded in a file (`tests/model/networks/adapters/torch/torch_recorded.npz`),
-which is compared with PyTorch itself where that is installed. `make test-all` adds a sixth of the pairs of a method and
-a likelihood or a prior (a different sixth each week), all promises with three keys, and the long statistical tests;
+quarter must compile nothing for a table of another length. A sixth of the likelihoods, a different sixth each week, are
+combined with priors and networks. Of scikit-learn's checks a forty-eighth runs on the default estimators, another part
+each week. PyTorch's answers are recorded in a file (`tests/model/networks/adapters/torch/torch_recorded.npz`), which is
+compared with PyTorch itself where that is installed. `make test-all` adds a twelfth of the pairs of a method and a
+likelihood or a prior (a different twelfth each week), all promises with three keys, and the long statistical tests;
 `TUNBRIDGE_PAIRS=all make test-all` takes all pairs.
 
 Most of the cost of the tests is compilation, so programs are compiled without optimisation, unless a test is marked

@@ -1,18 +1,16 @@
 r"""From normal outputs to class probabilities, :math:`\int \text{softmax}(f) \, N(f; \mu, \Sigma) \, df`."""
 
 import abc
-import functools
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 from jax.scipy.special import digamma, entr
-from scipy.special import ndtri
 
 from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
+from tunbridge.predict.points import normal_points
 
 _NODES = 64
 """Number of points used to split the entropy into its aleatoric and epistemic parts."""
@@ -109,34 +107,3 @@ def _share(mean: Array, covariance: Array) -> Array:
     aleatoric = jnp.mean(jnp.sum(entr(p), axis=-1), axis=0)
     total = jnp.sum(entr(jnp.mean(p, axis=0)), axis=-1)
     return jnp.where(total > 0, jnp.minimum(aleatoric / jnp.maximum(total, 1e-30), 1.0), 1.0)
-
-
-def normal_points(mean: Array, covariance: Array, num: int) -> Array:
-    """Return quasi-random points of normals, (num, points, outputs); for two classes they lie on a line."""
-    width = mean.shape[-1]
-    if width == 2:
-        return _line(mean, covariance, num)
-    normals = jnp.asarray(_mirrored(width, num), mean.dtype)
-    jitter = 1e-6 * jnp.mean(jnp.diagonal(covariance, axis1=1, axis2=2), axis=-1) + 1e-12
-    root = jnp.linalg.cholesky(covariance + jitter[:, None, None] * jnp.eye(width)[None])
-    return mean[None] + jnp.einsum("nij,sj->sni", root, normals)
-
-
-def _line(mean: Array, covariance: Array, num: int) -> Array:
-    """The points for two logits, of which only the difference matters."""
-    variance = covariance[:, 0, 0] + covariance[:, 1, 1] - 2.0 * covariance[:, 0, 1]
-    normals = jnp.asarray(_mirrored(1, num)[:, 0], mean.dtype)
-    differences = normals[:, None] * jnp.sqrt(jnp.maximum(variance, 0.0))[None]
-    return mean[None] + jnp.stack([-0.5 * differences, 0.5 * differences], axis=-1)
-
-
-@functools.cache
-def _mirrored(width: int, num: int) -> np.ndarray:
-    """Quasi-random standard normal points in mirrored pairs, scaled to variance 1, (num, width)."""
-    from scipy.stats import qmc
-
-    half = max(num // 2, 1)
-    uniform = qmc.Sobol(width, rng=0).random(1 << (half - 1).bit_length())[:half]
-    points = ndtri(np.clip(uniform, 1e-7, 1.0 - 1e-7))
-    both = np.concatenate([points, -points])
-    return both / np.sqrt(np.mean(both**2, axis=0))

@@ -31,7 +31,7 @@ from tunbridge.inference.laplace.fitting import Fitted
 from tunbridge.inference.laplace.gaussian import linear_moments
 from tunbridge.inference.laplace.local import Local, blocks, num_outputs, summed
 from tunbridge.inference.laplace.structures import Structure
-from tunbridge.predict.links import normal_points
+from tunbridge.predict.points import normal_points
 
 _ROUNDS = 8
 _WORTH = 0.01
