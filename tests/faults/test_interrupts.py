@@ -9,6 +9,8 @@ import json
 import random
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -18,6 +20,9 @@ import pytest
 from cli.commands import call, penguins, started
 from tunbridge import cli
 from tunbridge.bench.benchmark.store import Store
+
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""An interrupt may leave an iterator over a folder unclosed."""
 
 INTERRUPTS, KILLS = 20, 4
 """Moments at which each command is interrupted, and killed, in the slow tests."""
@@ -193,6 +198,19 @@ def test_a_process_that_is_stopped_at_any_moment_leaves_what_the_command_complet
         else:
             assert process.returncode in (0, -signal.SIGKILL)
         _check_completes(command, whole, out)
+
+
+@pytest.mark.parametrize("place", ["exec('raise KeyboardInterrupt')", "__import__('struck')"])
+def test_an_interrupt_in_generated_code_or_in_an_import_ends_with_code_130(place, tmp_path):
+    """Python would end the process by SIGINT after the one, and an extension may crash in the other."""
+    (tmp_path / "struck.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('not heard')\n")
+    code = (
+        "import signal, sys\nfrom tunbridge import __main__, cli\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        f"sys.path.append({str(tmp_path)!r})\ncli.main = lambda: {place}\n__main__.main()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "\nInterrupted.\n")
 
 
 def test_an_interrupt_that_python_ignores_is_repeated():
