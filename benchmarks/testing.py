@@ -24,15 +24,16 @@ Three commands check three things:
 | `make test-all` | the slow tests too; `make test-all PYTHON=python3.13 VENV=build/3.13`: another Python | 60 minutes |
 | `make docs` | every page, executed; a failing page does not stop the others | 10 minutes |
 
-In `make test` each method is fitted once with its defaults to a line with unknown noise and an unknown prior scale,
-whose posterior is known by quadrature. That fit must keep its promise of accuracy, survive pickling and saving to the
-bit, and treat unknowns as documented; a quarter of the methods must also resume an interrupted run to the bit, and a
-quarter must compile nothing for a table of another length. A sixth of the likelihoods, a different sixth each week, are
-combined with priors and networks. Of scikit-learn's checks a forty-eighth runs on the default estimators, another part
-each week. PyTorch's answers are recorded in a file (`tests/model/networks/adapters/torch/torch_recorded.npz`), which is
-compared with PyTorch itself where that is installed. `make test-all` adds a twelfth of the pairs of a method and a
-likelihood or a prior (a different twelfth each week), all promises with three keys, and the long statistical tests;
-`TUNBRIDGE_PAIRS=all make test-all` takes all pairs.
+In `make test` each method but `Auto`, whose fits are those of `Laplace`, is fitted once with its defaults to a line
+with unknown noise and an unknown prior scale, whose posterior is known by quadrature. That fit must keep its promise of
+accuracy, survive pickling and saving to the bit, and treat unknowns as documented; a quarter of the methods must also
+resume an interrupted run to the bit, and a quarter must compile nothing for a table of another length. A sixth of the
+likelihoods, a different sixth each week, are combined with priors and networks. Of scikit-learn's checks a forty-eighth
+runs on the default estimators, another part each week. PyTorch's answers are recorded in a file
+(`tests/model/networks/adapters/torch/torch_recorded.npz`), which is compared with PyTorch itself where that is
+installed. `make test-all` adds a twelfth of the pairs of a method and a likelihood or a prior (a different twelfth each
+week), all promises with three keys, and the long statistical tests; `TUNBRIDGE_PAIRS=all make test-all` takes all
+pairs.
 
 Most of the cost of the tests is compilation, so programs are compiled without optimisation, unless a test is marked
 `optimised`, and kept in the user's cache folder, by version of JAX and type of processor.

@@ -44,11 +44,11 @@ def _posteriors(all_kinds):
     return [method.fit(model(), data, key=key, progress=False) for method in methods]
 
 
-@pytest.mark.parametrize("times", [8, pytest.param(TIMES["posterior"], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [4, pytest.param(TIMES["posterior"], marks=pytest.mark.slow)])
 def test_posteriors_raise_nothing_but_their_own_errors(times):
     rng, found = random.Random(2), []
     good = {"x": table().x[:3], "key": jax.random.key(1), "num": 2}
-    for posterior in _posteriors(times > 8):
+    for posterior in _posteriors(times > 4):
         for _ in range(times):
             wrong = {name: rng.choice(BAD) if rng.random() < 0.5 else value for name, value in good.items()}
             found.append(outcome(posterior.sample, wrong["key"], wrong["num"]))
@@ -151,7 +151,7 @@ def _called(rng, function, usual):
     return outcome(function, **_with_wrong(rng, function, usual))
 
 
-@pytest.mark.parametrize("times", [4, pytest.param(TIMES["function"], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [2, pytest.param(TIMES["function"], marks=pytest.mark.slow)])
 def test_functions_raise_nothing_but_their_own_errors(times):
     rng, usual = random.Random(5), _usual(*_fitted(times > 4))
     found = [_called(rng, function, usual) for function in FUNCTIONS for _ in range(times)]

@@ -45,8 +45,8 @@ def test_the_fit_is_that_of_the_chosen_method_and_says_why(monkeypatch):
     monkeypatch.setattr(auto, "_MOST_ROWS", 20)
     monkeypatch.setattr(auto, "_BATCHES", tb.Train(40, 8))
     rows, key = table(24), jax.random.key(0)
-    chosen = tb.Laplace(point=tb.MAP(train=tb.Train(40, 8))).fit(model(4), rows, key=key)
-    posterior = tb.Auto().fit(model(4), rows, key=key)
+    chosen = tb.Laplace(point=tb.MAP(train=tb.Train(40, 8)), tune=None).fit(model(4), rows, key=key)
+    posterior = tb.Auto(tb.Laplace(tune=None)).fit(model(4), rows, key=key)
     assert equal(posterior.gaussian.params, chosen.gaussian.params)
     assert posterior.notes[0].startswith("Chosen by size: Laplace. 24 rows are more than 20")
     assert posterior.notes[1:] == chosen.notes
