@@ -84,9 +84,8 @@ def scores_of_defaults(stage: str) -> Markdown:
         share = mean(rows[name], method, "coverage") or mean(rows[name], method, "accuracy")
         return f"{nll:.2f}, {share:.2f}, {mean(rows[name], method, 'sd') / truth[name]:.1f}"
 
-    names = [name for name in truth if name in rows]
     order = [name for name in (*METHODS, "lastlayer", "reference") if name in methods]
-    return Markdown(table(["method", *names], [[method, *(cell(name, method) for name in names)] for method in order]))
+    return Markdown(table(["method", *rows], [[method, *(cell(name, method) for name in rows)] for method in order]))
 
 
 def mean(found: dict[str, Any], method: str, score: str) -> float | None:

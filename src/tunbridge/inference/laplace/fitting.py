@@ -43,15 +43,16 @@ def fit(
     local: Local, structure: Structure, curvature: Curvature, data: Data | Stream, damping: float, key: Key
 ) -> Fitted:
     """Measure the curvature around given weights; return it with the evidence as a function of scales and noise."""
-    variances = prior_variances(local, damping)
-    measured = structure.measure(local, curvature, data, variances, key)
-    covariance, facts = covariance_of(local, structure, measured, variances)
+    variances = prior_variances(local)
+    effective = variances / (1.0 + damping)
+    measured = structure.measure(local, curvature, data, effective, key)
+    covariance, facts = covariance_of(local, structure, measured, effective)
     chosen = np.zeros(local.size, bool)
     for part in measured.parts:
         chosen[part.index] = True
     rows = _rows(local, data)
     evidence = LogEvidence(local, rows, covariance, curvature, *jax.device_put((chosen, _number(damping))))
-    decrement = _decrement(local, data, covariance, prior_variances(local), chosen, key)
+    decrement = _decrement(local, data, covariance, variances, chosen, key)
     return Fitted(evidence, structure, measured, facts, decrement)
 
 
