@@ -18,8 +18,8 @@ import matplotlib.pyplot as plt
 import pytest
 
 from cli.commands import call, penguins, started
-from tunbridge import cli
 from tunbridge.bench.benchmark.store import Store
+from tunbridge.cli import interrupts
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 """An interrupt may leave an iterator over a folder unclosed."""
@@ -125,8 +125,9 @@ def _interrupted(seconds, *words):
 
     def strike(*_):
         if armed:
-            raise KeyboardInterrupt
+            signal.raise_signal(signal.SIGINT)
 
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
     before = signal.signal(signal.SIGALRM, strike)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
@@ -137,6 +138,7 @@ def _interrupted(seconds, *words):
         armed.clear()
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGINT, heard)
 
 
 def _check_words(command, code, error, out):
@@ -221,7 +223,7 @@ def test_an_interrupt_that_python_ignores_is_repeated():
             raise KeyboardInterrupt
 
     def meet():
-        with cli._no_interrupt_lost():
+        with interrupts.heard():
             del [Last()][0]
             time.sleep(10)
 
@@ -233,3 +235,22 @@ def test_an_interrupt_that_python_ignores_is_repeated():
     finally:
         signal.signal(signal.SIGINT, before)
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(("name", "place"), [("compare", "study.report"), ("bench", "benching.page")])
+def test_an_error_that_an_interrupt_became_is_told_as_the_interrupt(name, place, commands, tmp_path, monkeypatch):
+    """As matplotlib's renderer does with one that strikes while it reads a rectangle."""
+
+    def report(*_, **__):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("Invalid bounding box") from None
+
+    command, whole, _ = commands(name)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"tunbridge.cli.{place}", report)
+        code, _, error = _interrupted(1e3, *command.words, "--out", tmp_path / "out.csv")
+    assert code == 130, error
+    _check_words(command, code, error, tmp_path / "out.csv")
+    _check_completes(command, whole, tmp_path / "out.csv")

@@ -1,17 +1,14 @@
 """The command line, one file per command: it parses options, calls the library and prints the results."""
 
 import atexit
-import contextlib
 import gc
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from tunbridge.cli import interrupts
 from tunbridge.cli.bench import bench
 from tunbridge.cli.compare import compare
 from tunbridge.cli.data import data
@@ -62,7 +59,7 @@ def main() -> None:
     gc.set_threshold(100_000, 50, 100)  # objects made by imports are never freed: scanning them repeatedly costs 0.3 s
     atexit.register(gc.freeze)  # nor need they be scanned when the process ends, which costs 0.4 s
     try:
-        with _no_interrupt_lost():
+        with interrupts.heard(), interrupts.kept():
             app()
     except SystemExit as end:
         if end.code == 130:  # typer's exit code for an interrupt
@@ -73,36 +70,6 @@ def main() -> None:
         if os.environ.get("TUNBRIDGE_DEBUG"):
             raise
         sys.exit(_print_error(error))
-
-
-def _interrupt() -> None:
-    """Interrupt the main thread, where the system allows also in the middle of a wait."""
-    if hasattr(signal, "pthread_kill"):
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-    else:
-        signal.raise_signal(signal.SIGINT)
-
-
-@contextlib.contextmanager
-def _no_interrupt_lost() -> Iterator[None]:
-    """Repeat an interrupt that Python ignored because it came in a finaliser or a callback of a weak reference."""
-    before, timers = sys.unraisablehook, list[threading.Timer]()
-
-    def hook(unraisable: Any) -> None:
-        if unraisable.exc_type is not KeyboardInterrupt:
-            before(unraisable)
-            return
-        timers.append(threading.Timer(0.01, _interrupt))
-        timers[-1].daemon = True
-        timers[-1].start()
-
-    sys.unraisablehook = hook
-    try:
-        yield
-    finally:
-        sys.unraisablehook = before
-        for timer in timers:
-            timer.cancel()
 
 
 def _print_error(error: Exception) -> int:

@@ -17,6 +17,7 @@ from tunbridge.bench.benchmark.leaderboard import Leaderboard
 from tunbridge.bench.benchmark.published import published
 from tunbridge.bench.benchmark.runner import Done, Job
 from tunbridge.bench.benchmark.store import Store
+from tunbridge.cli import interrupts
 from tunbridge.cli.bench import WRITTEN
 from tunbridge.core.errors import InputError
 from tunbridge.core.files import replacing
@@ -113,7 +114,8 @@ class Bar:
 def telling(path: Path) -> Iterator[None]:
     """Add to an interrupt how many rows the file of results holds; a file without any is removed."""
     try:
-        yield
+        with interrupts.kept():
+            yield
     except KeyboardInterrupt:
         num = 0
         if path.exists():

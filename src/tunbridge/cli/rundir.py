@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from tunbridge.cli import options
+from tunbridge.cli import interrupts, options
 from tunbridge.core import files
 from tunbridge.core.errors import InputError, LoadError
 
@@ -96,7 +96,8 @@ class RunDir:
                 shutil.rmtree(temporary, ignore_errors=True)
             self._begin()
             try:
-                yield
+                with interrupts.kept():
+                    yield
             except KeyboardInterrupt:
                 if self._complete:
                     self._discard()

@@ -88,6 +88,8 @@ class Refined(NamedTuple):
     @property
     def note(self) -> str:
         """What was done, for the reader."""
+        if len(self.bounds) == 1:
+            return "The normal at the mode was kept: no round of refinement raised the bound of the linearised network."
         return (
             "The normal at the mode was refined for the outputs' whole distribution: the bound of the linearised "
             f"network rose from {self.bounds[0]:.1f} to {self.bounds[-1]:.1f} nats."
