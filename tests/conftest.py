@@ -19,7 +19,7 @@ from tunbridge.runtime import programs
 os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if version("jaxlib") < "0.11":  # later ones have no other way to emit loops
-    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_use_fusion_emitters=false")
+    os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
 programs.keep_in_processes()
 programs.keep()
 matplotlib.use("Agg")

@@ -33,3 +33,16 @@ def test_a_network_and_its_gradient_agree_with_numpy():
     np.testing.assert_allclose(value, (z @ b).sum(), rtol=1e-4)
     np.testing.assert_allclose(gradient["layers"][1]["weight"], z.sum(0)[:, None], rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(gradient["layers"][0]["weight"], x.T @ ((1 - z**2) * b.T), rtol=1e-3, atol=1e-3)
+
+
+def test_sums_are_right_where_an_array_is_read_again_after_it_was_scaled():
+    """jaxlib 0.11.1 to 0.12.0 are off by log 2.5 unless a flag of `runtime/compiler.py` disables a fusion."""
+    rng = np.random.default_rng(0)
+    x, t = rng.normal(size=(20, 20_000)).astype(np.float32), rng.normal(size=20_000).astype(np.float32)
+
+    def log_joint(x, t):
+        scale = jnp.exp(t)
+        return jnp.sum(x * x - jnp.log(2.5 * scale)[None], axis=0) + jnp.log(scale) - 2.0 * scale
+
+    exact = np.sum(np.float64(x) ** 2 - np.log(2.5) - t, axis=0) + t - 2.0 * np.exp(t)
+    np.testing.assert_allclose(jax.jit(log_joint)(x, t), exact, atol=1e-3)

@@ -8,9 +8,10 @@ import logging
 from typing import Any
 
 from tunbridge.core import names
-from tunbridge.runtime import programs
+from tunbridge.runtime import compiler, programs
 
 logging.getLogger("tunbridge").addHandler(logging.NullHandler())
+compiler.settle()
 programs.silence_loader()
 _find, __dir__, __all__ = names.attach(__name__)
 

@@ -28,7 +28,7 @@ from tunbridge.inference.promises import Promises, Spreads, caution
 from tunbridge.inference.recorded import Recorded
 from tunbridge.model.model import Model, Target
 from tunbridge.model.priors.improper import improper
-from tunbridge.runtime import programs
+from tunbridge.runtime import compiler, programs
 from tunbridge.runtime.clock import Clock
 from tunbridge.runtime.durations import BATCH, RUN, TRAIN, Run, Train, complete_default
 from tunbridge.runtime.loop import Event, Options, Trace, run
@@ -99,6 +99,7 @@ class Method(Module):
         programs.refuse_fork()
         programs.keep()
         programs.bound()
+        compiler.check()
         with contextlib.nullcontext() if checkpoint is None else files.locked(Path(checkpoint)):
             (posterior,) = self.posteriors(*bound(model, rows), key, 1, options)
         notes = posterior.notes

@@ -24,7 +24,7 @@ from tunbridge.core.tree import flatten_with_paths
 from tunbridge.core.types import PyTree
 from tunbridge.model import spec
 from tunbridge.model.model import Model
-from tunbridge.runtime import programs
+from tunbridge.runtime import compiler, programs
 
 logger = logging.getLogger(__name__)
 
@@ -106,6 +106,7 @@ def load(path: str | os.PathLike, model: Model | None = None) -> Any:
     if not file.is_file():
         raise LoadError(f"There is no posterior in {path}: save writes {_FILE} into the folder that it is given.")
     programs.keep()
+    compiler.check()
     try:
         return _load(*archive.read(file), model)
     except LoadError as error:
