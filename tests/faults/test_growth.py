@@ -16,7 +16,8 @@ from tunbridge.runtime import programs
 
 MOST_FITS = 250
 FITS = """
-import resource, sys, jax, numpy as np, tunbridge as tb
+import sys, jax, numpy as np, tunbridge as tb
+from pathlib import Path
 from tunbridge.runtime import programs
 most, fits = int(sys.argv[1]), int(sys.argv[2])
 programs._MOST_MAPS, largest = most, 0
@@ -27,7 +28,8 @@ for i in range(fits):
     posterior = tb.MAP(train=tb.Train(2)).fit(model, (x, x[:, 0]), key=jax.random.key(i), progress=False)
     posterior.predict(x[:3])
     largest = max(largest, programs._num_maps())
-print(largest, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+[peak] = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
+print(largest, peak.split()[1])  # ru_maxrss would be that of the process that started this one, if larger
 """
 
 

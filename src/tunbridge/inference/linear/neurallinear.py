@@ -69,7 +69,7 @@ class NeuralLinear(Method):
         "logistic": ("refused",),
         "tanh_unit": ("refused",),
     }
-    spreads: ClassVar[Spreads] = {"numbers": (0.4, 1.1)}
+    spreads: ClassVar[Spreads] = {"numbers": (0.4, 1.0)}
 
     point: MAP | None = MAP()
     family: Family = Normal()

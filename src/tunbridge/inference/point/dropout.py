@@ -89,7 +89,7 @@ class MCDropout(Descent):
         "logistic": ("mode", 0.001),
         "tanh_unit": ("mode", 0.001),
     }
-    spreads: ClassVar[Spreads] = {"numbers": (0.3, 17.1), "classes": (0.1, 0.1)}
+    spreads: ClassVar[Spreads] = {"numbers": (0.3, 16.7), "classes": (0.1, 0.1)}
 
     rate: float = eqx.field(default=0.1, converter=float)
     input_rate: float | None = eqx.field(default=None, converter=lambda rate: None if rate is None else float(rate))

@@ -50,7 +50,7 @@ class BayesByBackprop(Variational):
         "logistic": ("mean", 0.2),
         "tanh_unit": ("mean", 0.5),
     }
-    spreads: ClassVar[Spreads] = {"numbers": (0.9, 2.5), "classes": (0.8, 1.3)}
+    spreads: ClassVar[Spreads] = {"numbers": (0.9, 2.5), "classes": (0.9, 1.3)}
 
     divergence: Divergence = eqx.field(default=KL(closed=False), kw_only=True)
     point: Start = eqx.field(default=None, kw_only=True)

@@ -69,7 +69,7 @@ class IVON(AroundPoint):
         "logistic": ("mean", 0.2),
         "tanh_unit": ("mean", 0.5),
     }
-    spreads: ClassVar[Spreads] = {"numbers": (1.0, 3.4), "classes": (1.1, 1.3)}
+    spreads: ClassVar[Spreads] = {"numbers": (1.0, 3.3), "classes": (1.1, 1.3)}
 
     step_size: float = eqx.field(default=0.1, converter=float, kw_only=True)
     beta_1: float = eqx.field(default=0.9, converter=float, kw_only=True)

@@ -102,7 +102,7 @@ class MatrixNormalVI(Variational):
         "logistic": ("mean", 0.2),
         "tanh_unit": ("mean", 0.5),
     }
-    spreads: ClassVar[Spreads] = {"numbers": (0.8, 3.1), "classes": (1.0, 1.2)}
+    spreads: ClassVar[Spreads] = {"numbers": (0.8, 3.0), "classes": (1.0, 1.2)}
 
     @property
     def form(self) -> Family:
