@@ -3,6 +3,7 @@
 All are cheap: networks are linear or tiny, posteriors are made rather than fitted, and figures are drawn in given axes.
 """
 
+import contextlib
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -82,6 +83,10 @@ def plots(_):
     return {function: {"axes": _axes()} | given for function, given in arguments.items()}
 
 
+OPEN = contextlib.ExitStack()
+"""What the arguments of a test hold open: the test closes it."""
+
+
 def bench(folder):
     """Every function of `tb.bench`; the results of a benchmark are in a folder."""
     posterior, _ = _solved(NUMBERS)
@@ -92,7 +97,7 @@ def bench(folder):
     straight = tb.Model(tb.networks.MLP((), outputs=1), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
     laplace, quiet = tb.Laplace(point=tb.MAP(train=tb.Train(2))), {"checkpoint": None, "progress": False}
     planned = {"suite": "toy", "tasks": [line(splits=1)], "methods": {"map": LeastSquares()}, "key": 1, "tune": False}
-    store = tb.bench.Store(folder / "results.sqlite", {})
+    store = OPEN.enter_context(tb.bench.Store(folder / "results.sqlite", {}))
     compared = {"methods": {"map": LeastSquares()}, "baselines": False, "strict": False, "max_seconds": 9.0}
     reference = {"method": tb.HMC(run=tb.Run(2, 3, 8)), "draws": 3, "places": [0] * 6 + [1] * 6, "name": "a"}
     ranked = {"models": {"a": NAMED}, "data": NUMBERS, "test": NUMBERS, "method": laplace, "starts": 1}

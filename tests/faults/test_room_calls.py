@@ -32,7 +32,8 @@ FUNCTIONS = (
 def aside(tmp_path, monkeypatch):
     """Folders of such names as "x" are made in one that is thrown away, and figures are closed."""
     monkeypatch.chdir(tmp_path)
-    yield
+    with arguments.OPEN:
+        yield
     plt.close("all")
 
 
