@@ -128,7 +128,7 @@ class Setting(NamedTuple):
             return tb.MCDropout(**how, rate=RATES[0], input_rate=RATES[1])
         if self.rho is not None:
             how["initial_sd"] = math.log1p(math.exp(self.rho))
-        return tb.BayesByBackprop(**how, kl_weights=self.kl_weights(), num_samples=self.samples)
+        return tb.BayesByBackprop(**how, point=None, kl_weights=self.kl_weights(), num_samples=self.samples)
 
 
 class Images(NamedTuple):

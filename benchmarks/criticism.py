@@ -143,7 +143,7 @@ def everyone() -> dict[str, Any]:
     return {
         "NUTS": nuts(500, 500),
         **families(),
-        "Bayes by Backprop": tb.BayesByBackprop(),
+        "Bayes by Backprop": tb.BayesByBackprop(num_samples=1, point=None),
         "IVON": tb.IVON(),
         "Laplace": tb.Laplace(),
         "ensemble": tb.Ensemble(tb.MAP(), 10),

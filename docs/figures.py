@@ -88,6 +88,19 @@ def scores_of_defaults(stage: str) -> Markdown:
     return Markdown(table(["method", *rows], [[method, *(cell(name, method) for name in rows)] for method in order]))
 
 
+def coverages(stage: str) -> Markdown:
+    """Coverage of 90 % intervals of methods with their defaults: the mean over splits, and the smallest."""
+    rows = results("defaults")[stage]
+    methods = dict.fromkeys(row.split()[0] for found in rows.values() for row in found)
+
+    def cell(name: str, method: str) -> str:
+        values = [row["coverage"] for key, row in rows[name].items() if key.split()[0] == method and "coverage" in row]
+        return f"{sum(values) / len(values):.2f}, {min(values):.2f}" if values else ""
+
+    order = [name for name in (*METHODS, "reference") if name in methods]
+    return Markdown(table(["method", *rows], [[method, *(cell(name, method) for name in rows)] for method in order]))
+
+
 def mean(found: dict[str, Any], method: str, score: str) -> float | None:
     """The mean of a score over the splits that have it."""
     values = [row[score] for name, row in found.items() if name.split()[0] == method and score in row]

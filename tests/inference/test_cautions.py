@@ -11,7 +11,8 @@ from fits import fit
 from toys import table
 from tunbridge.inference.promises import caution
 
-RESULTS = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "defaults.json").read_text())["after"]
+STAGES = json.loads((Path(__file__).parents[2] / "benchmarks" / "results" / "defaults.json").read_text())
+RESULTS = STAGES["after"]
 KINDS = {"numbers": ("yacht", "energy", "concrete", "diabetes"), "classes": ("breast_cancer", "growers", "mushroom")}
 
 
@@ -35,6 +36,25 @@ def test_declared_spreads_are_those_of_the_benchmark(name):
         elif ratios:
             assert min(ratios) > 0.5
             assert max(ratios) < 2.0
+
+
+def _mean(name, table, score):
+    return np.mean([row[score] for label, row in RESULTS[table].items() if label.split()[0] == name])
+
+
+@pytest.mark.parametrize("table", [each for tables in KINDS.values() for each in tables])
+@pytest.mark.parametrize("name", ["meanfield", "bayesbybackprop"])
+def test_independent_weights_predict_as_well_as_their_mode(name, table):
+    assert _mean(name, table, "NLL") < _mean("map", table, "NLL") + 0.1
+
+
+@pytest.mark.parametrize("table", KINDS["numbers"])
+def test_intervals_of_the_default_hold_what_they_claim(table):
+    """90 % intervals of Laplace over the twenty splits of each small table."""
+    found = [row["coverage"] for label, row in STAGES["coverage"][table].items() if label.split()[0] == "laplace"]
+    assert len(found) == 20
+    assert 0.85 < np.mean(found) < 0.95
+    assert min(found) > 0.8
 
 
 def test_defaults_are_cautioned_about_and_settings_of_ones_own_are_not(key):

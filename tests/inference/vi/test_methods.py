@@ -39,7 +39,7 @@ def _truth():
     [
         (tb.MeanField(), False),
         pytest.param(tb.IVON(), False, marks=pytest.mark.slow),
-        pytest.param(tb.BayesByBackprop(num_samples=4), False, marks=pytest.mark.slow),
+        pytest.param(tb.BayesByBackprop(), False, marks=pytest.mark.slow),
         pytest.param(tb.FullRank(), True, marks=pytest.mark.slow),
         pytest.param(tb.ADVI(tb.families.Layers(), num_samples=4), True, marks=pytest.mark.slow),
         pytest.param(tb.LowRank(2, num_samples=4), True, marks=pytest.mark.slow),
@@ -69,7 +69,7 @@ def _backprop_setting():
 def test_the_papers_steps_are_those_of_automatic_differentiation(x64):
     model, rows, q = _backprop_setting()
     target, key, share = tb.Target(model, 12.0), jax.random.key(5), jnp.asarray(0.7)
-    value, deltas = jax.jit(tb.BayesByBackprop().loss_and_gradient)(key, target, q, rows, share)
+    value, deltas = jax.jit(tb.BayesByBackprop(num_samples=1).loss_and_gradient)(key, target, q, rows, share)
 
     def f(q):
         w = q.place(q.noise(key))
@@ -86,7 +86,7 @@ def test_the_step_of_rho_is_not_the_one_without_epsilon(x64):
     """The misprint dL/dw / (1 + exp(-rho)) would be seen."""
     model, rows, q = _backprop_setting()
     target, key = tb.Target(model, 12.0), jax.random.key(5)
-    _, deltas = jax.jit(tb.BayesByBackprop().loss_and_gradient)(key, target, q, rows, jnp.ones(()))
+    _, deltas = jax.jit(tb.BayesByBackprop(num_samples=1).loss_and_gradient)(key, target, q, rows, jnp.ones(()))
     w = q.place(q.noise(key))
     gradient = jax.jit(jax.grad(lambda w: -(target.log_likelihood(w, rows) + target.log_prior(w)) / 12.0))(w)
     wrong = jax.tree.leaves(gradient)[0] * jax.nn.sigmoid(q.spreads[0].rho)
