@@ -3,6 +3,7 @@
 Those of the line with unknown noise are kept in the fast tests by contracts/test_methods.py, which has the fits.
 """
 
+import jax
 import pytest
 
 import tunbridge as tb
@@ -20,8 +21,9 @@ def test_the_table_has_a_promise_for_every_method_and_problem():
 
 @pytest.mark.parametrize(("method", "problem"), REFUSED)
 def test_what_a_method_is_not_for_is_refused(method, problem):
+    exact = PROBLEMS[problem]()
     with pytest.raises(tb.InputError):
-        fit(method, problem)
+        tb.METHODS[method]().fit(exact.model, exact.data, key=jax.random.key(0))
 
 
 def _marks(method, problem):

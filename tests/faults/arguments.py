@@ -4,6 +4,7 @@ All are cheap: networks are linear or tiny, posteriors are made rather than fitt
 """
 
 import contextlib
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp

@@ -74,6 +74,7 @@ DISTRIBUTIONS = [
     *(dist.HalfNormal(jnp.ones((1, 3))).expand([2, 3]), dist.Gamma(jnp.ones(3), 1.0).to_event(1)),
     *(dist.TruncatedNormal(0.0, 1.0, low=0.1), dist.TruncatedNormal(0.0, 1.0, high=0.9)),
     dist.TruncatedDistribution(dist.Cauchy(0.0, 1.0), low=0.1, high=0.9),
+    *(dist.Wishart(5.0, scale_tril=0.4 * jnp.eye(2)), tb.priors.RootInverseGamma(3.0, 2.0)),
 ]
 
 

@@ -185,7 +185,9 @@ def _installed(kind: str, own: frozenset[str]) -> dict[str, str]:
 
 
 METHODS = Table("method", "tunbridge.inference", lower=True)
-PRIORS = Table("prior", "tunbridge.model.priors", others=("AbstractPrior", "FanIn", "Independent", "Smooth"))
+PRIORS = Table(
+    "prior", "tunbridge.model.priors", others=("AbstractPrior", "FanIn", "Independent", "RootInverseGamma", "Smooth")
+)
 LIKELIHOODS = Table("likelihood", "tunbridge.model.likelihoods")
 NETWORKS = Table("network", "tunbridge.model.networks", others=("Leaf",))
 POSTERIORS = Table("posterior", "tunbridge", others=declared("tunbridge.inference"), within="tunbridge.inference")

@@ -73,6 +73,11 @@ class Prior(Protocol):
         """Whether raw coordinates are normal with mean 0, and independent of the scales."""
         ...
 
+    @property
+    def discrete(self) -> bool:
+        """Whether the scales include a whole number, which only a method that changes it can infer."""
+        ...
+
     def bind(self, weights: PyTree, layout: PyTree) -> "Prior":
         """The prior bound to these weights (or their shapes); InputError if it does not fit them."""
         ...

@@ -23,6 +23,8 @@ from tunbridge.inference.mcmc.hamiltonian import NUTS as NUTS
 from tunbridge.inference.mcmc.microcanonical import MCLMC as MCLMC
 from tunbridge.inference.mcmc.microcanonical import AdjustedMCLMC as AdjustedMCLMC
 from tunbridge.inference.mcmc.elliptical import EllipticalSlice as EllipticalSlice
+from tunbridge.inference.shallow.gibbs import GibbsMetropolis as GibbsMetropolis
+from tunbridge.inference.shallow.reversible import ReversibleJump as ReversibleJump
 from tunbridge.inference.sgmcmc.methods import SGLD as SGLD
 from tunbridge.inference.sgmcmc.methods import SGHMC as SGHMC
 from tunbridge.inference.sgmcmc.methods import SGNHT as SGNHT

@@ -49,6 +49,8 @@ class Method(Module):
 
     promises: ClassVar[Promises] = {}
     """What the method promises on the exact problems, as `tunbridge.bench.PROMISES` lists it."""
+    discrete: ClassVar[bool] = False
+    """Whether it infers unknown whole numbers, such as a number of units."""
     spreads: ClassVar[Spreads] = {}
     """How wide it was with its defaults on real tables; where that is far from 1, `fit` adds a note."""
 
@@ -101,7 +103,7 @@ class Method(Module):
         programs.bound()
         compiler.check()
         with contextlib.nullcontext() if checkpoint is None else files.locked(Path(checkpoint)):
-            (posterior,) = self.posteriors(*bound(model, rows), key, 1, options)
+            (posterior,) = self.posteriors(*bound(model, rows, self.discrete), key, 1, options)
         notes = posterior.notes
         if self.spreads and provenance.describe(self) == provenance.describe(type(self)()):
             notes += tuple(filter(None, [caution(self.spreads, model.likelihood, rows.num)]))
@@ -295,10 +297,19 @@ class Iterative(Method):
         return full
 
 
-def bound(model: Model, data: Data | Stream) -> tuple[Model, Data | Stream]:
-    """Return model and data bound to each other; InputError if they do not fit, or if the prior is improper."""
+def bound(model: Model, data: Data | Stream, discrete: bool = False) -> tuple[Model, Data | Stream]:
+    """Return model and data bound to each other; InputError if they do not fit, or if the prior is improper.
+
+    A prior with an unknown whole number is refused unless `discrete`.
+    """
     if not model.prior.proper:
         raise improper(type(model.prior).__name__)
+    if model.prior.discrete and not discrete:
+        raise InputError(
+            "a prior without unknown whole numbers",
+            f"{type(model.prior).__name__} with an unknown number of units",
+            "Use tb.ReversibleJump(), or give the number of units.",
+        )
     if isinstance(data, Stream):
         return model.bind(data.first)[0], data
     return model.bind(data)

@@ -49,6 +49,8 @@ DISTRIBUTIONS = {
     "Weibull": ("scale", "concentration"),
     "ExpandedDistribution": ("base_dist", "batch_shape"),
     "Independent": ("base_dist", "reinterpreted_batch_ndims"),
+    "Wishart": ("concentration", "scale_tril"),
+    "RootInverseGamma": ("concentration", "rate"),
     "LeftTruncatedDistribution": ("base_dist", "low"),
     "RightTruncatedDistribution": ("base_dist", "high"),
     "TwoSidedTruncatedDistribution": ("base_dist", "low", "high"),
@@ -59,6 +61,8 @@ _PARTS = {
     "Part": "tunbridge.model.priors.paths:Part",
 }
 """Classes that models are made of and that are not among the public priors, likelihoods and networks."""
+_OWN = {"RootInverseGamma": "tunbridge.model.priors.roots:RootInverseGamma"}
+"""Distributions of Tunbridge; all others are numpyro's."""
 _DTYPES = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
     *("float16", "bfloat16", "float32", "float64", "complex64", "complex128"),
@@ -142,7 +146,7 @@ class Encoder:
 
     def _distribution(self, thing: dist.Distribution) -> Any:
         name = type(thing).__name__
-        if name not in DISTRIBUTIONS or type(thing) is not getattr(dist, name):
+        if name not in DISTRIBUTIONS or type(thing) is not _law(name):
             return self._other(thing)
         args = {arg: self.encode(getattr(thing, arg)) for arg in DISTRIBUTIONS[name]}
         return {"distribution": name, "args": args}
@@ -236,7 +240,7 @@ class Decoder:
             refuse(args)
         if name == "ExpandedDistribution":
             self._refuse_larger(math.prod(_shape(values.get("batch_shape"))), _MOST)
-        return _call(getattr(dist, name), values)
+        return _call(_law(name), values)
 
     def _array(self, name: Any, dtype: Any, shape: Any, kind: Any) -> Any:
         if not isinstance(name, str) or name not in self._arrays:
@@ -254,6 +258,11 @@ class Decoder:
         if kind == "jax":
             return jnp.asarray(array, array.dtype)  # without a dtype JAX compiles a program for each shape
         return jax.random.wrap_key_data(jnp.asarray(array, array.dtype), impl=kind) if kind in _KEYS else refuse(kind)
+
+
+def _law(name: str) -> type:
+    """The class of a distribution in the table."""
+    return resolve(_OWN[name]) if name in _OWN else getattr(dist, name)
 
 
 def class_name(thing: Any) -> str:

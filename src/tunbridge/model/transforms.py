@@ -99,6 +99,13 @@ def _median(prior: Distribution) -> Array:
     return 0.5 * (low + high)
 
 
+def real(spec: PyTree, given: PyTree) -> tuple[Array, ...]:
+    """Real coordinates of the unknowns from a tree with a value for each entry: the inverse of `values`."""
+    entries = jax.tree.leaves(spec, is_leaf=_is_unknown)
+    pairs = zip(entries, jax.tree.leaves(given), strict=True)
+    return tuple(to_real(entry, value) for entry, value in pairs if _is_unknown(entry))
+
+
 def to_real(prior: Distribution, value: Array) -> Array:
     """Real coordinate of a value."""
     coordinate = biject_to(prior.support).inv(value)

@@ -34,7 +34,7 @@ def _planned(method):
     return steps * (duration.batch_size or ROWS) * (2 if isinstance(method, tb.MCLMC) else 1)
 
 
-UNKNOWN = {"hmc", "nuts", "adjustedmclmc", "ellipticalslice", "temperedsmc"}
+UNKNOWN = {"hmc", "nuts", "adjustedmclmc", "ellipticalslice", "temperedsmc", "gibbsmetropolis", "reversiblejump"}
 
 
 @pytest.mark.parametrize("name", sorted(set(METHODS) - UNKNOWN))

@@ -12,6 +12,7 @@ from tunbridge.model.networks.adapters.module import from_module as from_module
 from tunbridge.model.networks.architectures.offset import Offset as Offset
 from tunbridge.model.networks.architectures.recurrent import CNNLSTM as CNNLSTM
 from tunbridge.model.networks.architectures.resnet import ResNet20 as ResNet20
+from tunbridge.model.networks.architectures.shallow import Shallow as Shallow
 from tunbridge.model.networks.symmetries import aligned as aligned
 from tunbridge.model.networks.symmetries import canonical as canonical
 from tunbridge.model.networks.adapters.torch.network import from_torch as from_torch

@@ -15,6 +15,7 @@ from tunbridge.model.priors.shrinkage import ScaleMixture as ScaleMixture
 from tunbridge.model.priors.shrinkage import Horseshoe as Horseshoe
 from tunbridge.model.priors.shrinkage import GroupHorseshoe as GroupHorseshoe
 from tunbridge.model.priors.relevance import ARD as ARD
+from tunbridge.model.priors.exchangeable import Exchangeable as Exchangeable
 from tunbridge.model.priors.hierarchical import Hierarchical as Hierarchical
 from tunbridge.model.priors.filters import FilterGroups as FilterGroups
 from tunbridge.model.priors.gates import Gates as Gates
@@ -28,3 +29,4 @@ from tunbridge.model.priors.base import fan_in as fan_in
 from tunbridge.model.priors.marginals import influence as influence
 from tunbridge.model.priors.marginals import log_marginal as log_marginal
 from tunbridge.model.priors.matrix import Smooth as Smooth
+from tunbridge.model.priors.roots import RootInverseGamma as RootInverseGamma

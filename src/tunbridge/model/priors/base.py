@@ -36,6 +36,11 @@ class AbstractPrior(Module):
         """Whether raw coordinates are normal around 0, independently of the scales."""
         return False
 
+    @property
+    def discrete(self) -> bool:
+        """Whether the scales include a whole number."""
+        return False
+
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
         """Return self: the weights leave nothing to settle."""
         return self

@@ -41,6 +41,11 @@ class Delegating(AbstractPrior):
         """Whether the raw coordinates of all parts are normal."""
         return all(prior.gaussian for prior in self.parts().values())
 
+    @property
+    def discrete(self) -> bool:
+        """Whether any part has an unknown whole number."""
+        return any(prior.discrete for prior in self.parts().values())
+
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
         """Return the prior with each part bound to its own arrays."""
         parts, arrays, roles = self.parts(), self._split(weights, layout), self._split(layout, layout)

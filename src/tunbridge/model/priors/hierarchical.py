@@ -49,6 +49,11 @@ class Hierarchical(AbstractPrior):
         """Whether the raw coordinates of *v* are normal."""
         return self.prior.gaussian
 
+    @property
+    def discrete(self) -> bool:
+        """Whether the prior of *v* has an unknown whole number."""
+        return self.prior.discrete
+
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
         """Return the prior with that of *v* bound; InputError unless the scales fit the layers."""
         check_scale(self.scale, layout)

@@ -1,0 +1,40 @@
+"""What the samplers of shallow networks share: their step is a sweep over all unknowns, without gradients."""
+
+from jax import Array
+
+from tunbridge.core.data import Data, Stream
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key, Params
+from tunbridge.inference.sampler import Sampler
+from tunbridge.inference.shallow import form
+from tunbridge.inference.shallow.sweep import ShallowState
+from tunbridge.model.model import Model, Target
+from tunbridge.runtime.durations import Run
+from tunbridge.runtime.loop import Options
+
+
+class SweepSampler(Sampler):
+    """A sampler of `networks.Shallow` under `priors.Exchangeable` with normal noise."""
+
+    acceptance: float = 0.3
+    run: Run = Run(warmup=1000, draws=1000, thin=10)
+
+    @property
+    def gradients_per_step(self) -> int | None:
+        """None, as no gradient is evaluated, but one likelihood per hidden unit and jump."""
+        return None
+
+    def check(self, model: Model, data: Data | Stream, options: Options) -> None:
+        """InputError unless the model is of the form, at temperature 1."""
+        super().check(model, data, options)
+        form.check(model, data.num, type(self).__name__)
+        if self.discrete and not model.prior.discrete:
+            raise InputError(
+                "an unknown number of units", "alpha=None", "Write priors.Exchangeable(alpha=0.5), or GibbsMetropolis."
+            )
+        if self.run.temperature != 1.0:
+            raise InputError("a temperature of 1", f"{self.run.temperature}", "Use tb.NUTS(), say.")
+
+    def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> ShallowState:
+        """Initial state."""
+        return ShallowState.begin(params, warmup)
