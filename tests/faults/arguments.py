@@ -88,6 +88,14 @@ OPEN = contextlib.ExitStack()
 """What the arguments of a test hold open: the test closes it."""
 
 
+def _counted():
+    """Draws of a network with an unknown number of units."""
+    prior = tb.priors.Exchangeable(alpha=0.5)
+    bound, data = tb.Model(tb.networks.Shallow(2), prior, tb.likelihoods.Gaussian(0.3)).bind(NUMBERS)
+    params = jax.tree.map(lambda leaf: jnp.stack([leaf] * 8)[None], bound.sample_params(KEY, data.x))
+    return tb.Chains(bound, KEY, params, {}, data.x)
+
+
 def bench(folder):
     """Every function of `tb.bench`; the results of a benchmark are in a folder."""
     posterior, _ = _solved(NUMBERS)
@@ -108,6 +116,16 @@ def bench(folder):
         ours.compare: {"model": straight, **SPLIT, **compared, **quiet, "key": KEY},
         ours.cost: {"posterior": posterior, "x": NUMBERS.x, "y": NUMBERS.y},
         ours.deviation: {"problem": problem, "posterior": exact, "kind": "mode", "key": KEY, "num": 3},
+        ours.drop_inputs: {
+            "model": straight,
+            "data": (np.asarray(CLASSES.x), NUMBERS.y),
+            "inputs": [0],
+            "names": ["a", "b"],
+            "key": KEY,
+        }
+        | {"method": laplace},
+        ours.num_units: {"posterior": _counted()},
+        ours.slopes: {"posterior": posterior, "x": NUMBERS.x, "names": ["a", "b"], "output": 0},
         ours.fidelity: {"posterior": curve, "reference": tb.bench.load_reference("curve")},
         ours.load_reference: {"path": "curve", "folder": "missing"},
         ours.make_reference: {"model": NAMED, "data": NUMBERS, "inputs": NUMBERS.x, "key": KEY, **reference, **quiet},
@@ -164,7 +182,7 @@ def frameworks(_):
 
 
 def others(_):
-    """`tb.applications.compression`, `tb.integrators` and `tb.cite`."""
+    """`tb.applications`, `tb.integrators` and `tb.cite`."""
     solved, _ = _solved(NUMBERS)
     weights = solved.params.weights
     spread = jax.tree.map(jnp.ones_like, weights), jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape)), weights)
@@ -174,7 +192,9 @@ def others(_):
     path = {"log_density": lambda w: -jnp.sum(w**2), "position": np.ones(2), "momentum": np.ones(2)}
     path |= {"step_size": 0.1, "num_steps": 3, "inverse_mass": 1.0}
     ours = tb.applications.compression
+    simulated = {"recent": np.ones(2), "steps": 2, "key": KEY, "num": 3}
     return {
+        tb.applications.series.simulate: {"posterior": solved, **simulated},
         ours.decibels: {"ratios": {"w": np.ones(3)}},
         ours.prune_by_magnitude: pruned,
         ours.prune_by_snr: pruned,

@@ -26,7 +26,7 @@ BAD += [slice(1), NotImplemented, ValueError("x"), [[1.0], [2.0, 3.0]], np.zeros
 UNLIKE = [value for value in BAD if not callable(value)]
 """For functions that take functions: those of users may raise what they like."""
 ROOMS = [tb] + [thing for name in tb.__all__ if inspect.ismodule(thing := getattr(tb, name))]
-ROOMS += [tb.applications.compression]
+ROOMS += [tb.applications.compression, tb.applications.series]
 
 
 def names(room):

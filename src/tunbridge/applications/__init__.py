@@ -1,5 +1,5 @@
-"""Applications of posteriors: compressing networks."""
+"""Applications of posteriors: compressing networks, forecasting series."""
 
-from tunbridge.applications import compression
+from tunbridge.applications import compression, series
 
-__all__ = ["compression"]
+__all__ = ["compression", "series"]

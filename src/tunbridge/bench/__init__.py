@@ -3,7 +3,9 @@
 from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
 from tunbridge.bench.baselines.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.beliefs.evidence import ModelRanking, rank_models
+from tunbridge.bench.beliefs.inputs import Needed, Slopes, drop_inputs, slopes
 from tunbridge.bench.beliefs.priors import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
+from tunbridge.bench.beliefs.units import Units, num_units
 from tunbridge.bench.benchmark.board import page
 from tunbridge.bench.benchmark.budget import Budget
 from tunbridge.bench.benchmark.leaderboard import Leaderboard
@@ -49,6 +51,7 @@ __all__ = [
     "Job",
     "Leaderboard",
     "ModelRanking",
+    "Needed",
     "Problem",
     "Process",
     "Promise",
@@ -60,17 +63,21 @@ __all__ = [
     "Ridge",
     "Rows",
     "Sensitivity",
+    "Slopes",
     "SparseProcess",
     "Store",
     "Tally",
     "Task",
+    "Units",
     "WideKernel",
     "compare",
     "cost",
     "deviation",
+    "drop_inputs",
     "fidelity",
     "load_reference",
     "make_reference",
+    "num_units",
     "page",
     "plan",
     "prior_predictive",
@@ -81,5 +88,6 @@ __all__ = [
     "run",
     "sbc",
     "sensitivity",
+    "slopes",
     "wide_kernel",
 ]

@@ -95,7 +95,7 @@ def test_inclusion(count, x64):
 
 def test_coefficients(x64):
     columns, residual = RNG.normal(size=(12, 3)), RNG.normal(size=12)
-    mean, covariance = conditionals.coefficients(jnp.asarray(columns), jnp.asarray(residual))
+    mean, precision = conditionals.coefficients(jnp.asarray(columns.T @ columns), jnp.asarray(columns.T @ residual))
     grid = RNG.normal(size=(9, 3))
     joint = [stats.norm.logpdf(u).sum() + stats.norm.logpdf(residual - columns @ u).sum() for u in grid]
-    _constant(stats.multivariate_normal(mean, covariance).logpdf(grid), joint)
+    _constant(stats.multivariate_normal(mean, np.linalg.inv(precision)).logpdf(grid), joint)

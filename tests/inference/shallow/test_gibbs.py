@@ -52,9 +52,9 @@ def test_a_coefficient_drawn_with_the_wrong_variance_fails_gewekes_test(key, mon
 
     right = conditionals.coefficients
 
-    def wrong(columns, residual):
-        mean, covariance = right(columns, residual)
-        return mean, 1.5 * covariance
+    def wrong(gram, products):
+        law = right(gram, products)
+        return law._replace(precision=law.precision / 1.5)
 
     monkeypatch.setattr(conditionals, "coefficients", wrong)
     worst = joint.compare(MODELS["conjugate"], X, key, 20_000)
@@ -141,3 +141,16 @@ def test_temperatures_and_two_outputs_are_refused():
     x, y = table()
     with pytest.raises(tb.InputError, match="one column"):
         tb.GibbsMetropolis().fit(model, (x, np.stack([y, y], axis=1)), key=jax.random.key(0))
+
+
+@pytest.mark.slow
+@pytest.mark.optimised
+def test_gewekes_joint_test_where_hidden_units_take_some_inputs(key):
+    """16 statistics at 8e-5 each."""
+    x = np.random.default_rng(2).normal(size=(6, 3))
+    prior = priors.Exchangeable(
+        output_variance=dist.InverseGamma(3.0, 2.0), linear_variance=dist.InverseGamma(3.0, 2.0)
+    )
+    model = tb.Model(networks.Shallow(3, nonlinear=(2, 0)), prior, likelihoods.Gaussian(ROOT))
+    worst = joint.compare(model, x, key, 20_000)
+    assert max(worst.values()) < joint.FALSE_ALARM, worst

@@ -14,7 +14,8 @@ from tunbridge import likelihoods, networks, priors
 from tunbridge.core.tree import unravel
 from tunbridge.inference.sampler import shapes
 from tunbridge.inference.shallow import jump
-from tunbridge.inference.shallow.marginal import log_marginal
+from tunbridge.inference.shallow.form import Form, Rows, Work
+from tunbridge.inference.shallow.marginal import Regression, log_marginal
 from tunbridge.inference.shallow.sweep import ShallowState
 
 UNITS, ALPHA = 4, 0.6
@@ -104,6 +105,32 @@ def test_gewekes_joint_test(key):
     assert max(worst.values()) < joint.FALSE_ALARM, worst
 
 
+def test_updated_regressions_are_those_on_the_columns(x64, key):
+    """After each four of 1,200 jumps between 0 and 2 units linear columns stay; all else is a fresh factorisation."""
+    prior = priors.Exchangeable(linear_variance=2.0, alpha=0.5)
+    model, rows = tb.Model(networks.Shallow(2), prior, likelihoods.Gaussian(0.5)).bind(tb.Data(*table(8)))
+    form, rows = Form.of(model), Rows.of(rows)
+    unknowns = form.unknowns(model.sample_params(key, rows.inputs[:, 1:]))._replace(number=jnp.zeros(()))
+    columns, y = form.columns(unknowns, rows), rows.whitened(unknowns.sigma)
+    regression = Regression.of(columns.T @ columns, columns.T @ y, unknowns.shifts)
+    start = Work(unknowns.hidden, columns, regression, jnp.zeros((), jnp.int32))
+
+    def step(work, key):
+        work = jump.jumps(key, form, rows, unknowns, work, 4)
+        return work, work
+
+    _, works = jax.jit(lambda: jax.lax.scan(step, start, jax.random.split(key, 300)))()
+    assert set(np.asarray(works.number)) == {0, 1, 2}
+    for i in range(0, 300, 7):
+        work = jax.tree.map(lambda leaf, i=i: leaf[i], works)
+        now = unknowns._replace(hidden=work.hidden, number=work.number)
+        np.testing.assert_allclose(work.columns, form.columns(now, rows), atol=1e-12)
+        fresh = Regression.of(work.columns.T @ work.columns, work.columns.T @ y, unknowns.shifts)
+        for updated, factored in zip(work.regression, fresh, strict=True):
+            np.testing.assert_allclose(updated, factored, atol=1e-8)
+
+
+@pytest.mark.slow
 def test_a_fit_predicts_and_is_saved(tmp_path):
     numbers = {**CONJUGATE.numbers, "alpha": dist.Beta(2.0, 2.0)}
     model = tb.Model(networks.Shallow(3), priors.Exchangeable(**numbers), likelihoods.Gaussian(ROOT))

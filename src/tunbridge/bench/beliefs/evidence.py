@@ -82,7 +82,7 @@ def rank_models(
         The key, the same for every model.
     """
     method = Laplace() if method is None else method
-    _refuse(models, method)
+    refuse(models, method)
     fits = {name: learn(model, data, method, key=key, starts=starts) for name, model in models.items()}
     total = np.array([fit.log_evidence - fit.unit for fit in fits.values()])
     shares = np.exp(total - total.max()) / np.exp(total - total.max()).sum()
@@ -143,7 +143,8 @@ def _evidence(fit: Standardised) -> float:
     return float(posterior.log_evidence)
 
 
-def _refuse(models: Mapping[str, Model], method: Method) -> None:
+def refuse(models: Mapping[str, Model], method: Method) -> None:
+    """Raise InputError for no model, or a method that does not estimate the evidence."""
     if not models:
         raise InputError("at least one model", "none", 'Write {"small": tb.Model(...), ...}.')
     if not isinstance(method, Laplace | NeuralLinear | TemperedSMC):

@@ -55,12 +55,10 @@ class Beta(NamedTuple):
     concentration0: Array
 
 
-def coefficients(columns: Array, residual: Array) -> tuple[Array, Array]:
-    r"""Mean and covariance of whitened coefficients: :math:`S = (I + Z^\top Z)^{-1}` and :math:`S Z^\top r`."""
-    precision = jnp.eye(columns.shape[1], dtype=columns.dtype) + columns.T @ columns
-    root = jnp.linalg.cholesky(precision)
-    mean = jax.scipy.linalg.cho_solve((root, True), columns.T @ residual)
-    return mean, jax.scipy.linalg.cho_solve((root, True), jnp.eye(columns.shape[1], dtype=columns.dtype))
+def coefficients(gram: Array, products: Array) -> VectorNormal:
+    r"""Whitened coefficients, minus their prior means, given :math:`Z^\top Z` and :math:`Z^\top r`."""
+    precision = jnp.eye(gram.shape[0], dtype=gram.dtype) + gram
+    return VectorNormal(jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(precision), True), products), precision)
 
 
 def mean(prior: Normal, values: Array, weights: Array, variance: Scalar) -> Normal:

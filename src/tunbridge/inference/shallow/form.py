@@ -47,6 +47,10 @@ class Rows(NamedTuple):
     root: Array
     """Square roots of the row weights, (points,)."""
 
+    def whitened(self, sigma: Scalar) -> Array:
+        """The targets divided by the noise of their row, (points,)."""
+        return self.root * self.y / sigma
+
     @classmethod
     def of(cls, data: Data) -> "Rows":
         """The rows of all data; weights divide the noise variance of their row."""
@@ -77,9 +81,22 @@ class Unknowns(NamedTuple):
         return jnp.arange(self.output.shape[0]) < self.number
 
     @property
-    def shift(self) -> Scalar:
-        r""":math:`\mu_\beta / \sigma_\beta`, the prior mean of a whitened coefficient."""
-        return self.numbers["output_mean"] / jnp.sqrt(self.numbers["output_variance"])
+    def shifts(self) -> Array:
+        r"""Prior means of whitened coefficients (columns,), 0 if linear, else :math:`\mu_\beta / \sigma_\beta`."""
+        mean = self.numbers["output_mean"] / jnp.sqrt(self.numbers["output_variance"])
+        return jnp.concatenate([jnp.zeros_like(self.linear), jnp.full_like(self.output, mean)])
+
+
+class Work(NamedTuple):
+    """Hidden units while they move, and the regression on them."""
+
+    hidden: Array
+    """Raw weights, (1 + features, units)."""
+    columns: Array
+    """Whitened columns (points, columns), linear ones first, zeros for units left out."""
+    regression: Regression
+    number: Array
+    """The number of units in use, an integer: they are the first ones."""
 
 
 class Form(eqx.Module):
@@ -123,20 +140,17 @@ class Form(eqx.Module):
         """Whitened columns (points, units) of hidden units with raw weights (1 + features, units)."""
         numbers = unknowns.numbers
         mean = jnp.broadcast_to(numbers["hidden_mean"], raw.shape[:1])[:, None]
-        values = ACTIVATIONS[self.network.activation](rows.inputs @ (mean + spread(numbers["hidden_precision"], raw)))
+        taken = self.network.nonlinear
+        inputs = rows.inputs if taken is None else rows.inputs[:, np.array([0, *(1 + index for index in taken)])]
+        values = ACTIVATIONS[self.network.activation](inputs @ (mean + spread(numbers["hidden_precision"], raw)))
         return values * (jnp.sqrt(numbers["output_variance"]) / unknowns.sigma * rows.root)[:, None]
 
-    def columns(self, unknowns: Unknowns, rows: Rows) -> tuple[Array, Array]:
-        """All whitened columns, linear ones first, zeros for units left out; and the whitened residual."""
+    def columns(self, unknowns: Unknowns, rows: Rows) -> Array:
+        """All whitened columns (points, columns), linear ones first, zeros for units left out."""
         units = jnp.where(unknowns.used[None], self.column(unknowns, rows, unknowns.hidden), 0.0)
-        residual = rows.root * rows.y / unknowns.sigma - unknowns.shift * jnp.sum(units, axis=1)
         size = unknowns.linear.size
         scale = jnp.sqrt(unknowns.numbers["linear_variance"]) / unknowns.sigma
-        return jnp.concatenate([scale * rows.root[:, None] * rows.inputs[:, :size], units], axis=1), residual
-
-    def regression(self, unknowns: Unknowns, rows: Rows) -> Regression:
-        """The regression on all columns."""
-        return Regression.of(*self.columns(unknowns, rows))
+        return jnp.concatenate([scale * rows.root[:, None] * rows.inputs[:, :size], units], axis=1)
 
 
 def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -155,7 +169,7 @@ def in_double(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def in_single(sampler: Callable[..., Array], *args: Any) -> Array:
+def in_single(sampler: Callable[..., Any], *args: Any) -> Any:
     """Draw by a function of `jax.random` in single precision."""
     with jax.enable_x64(False):
         return sampler(*args)

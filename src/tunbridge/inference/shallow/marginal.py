@@ -5,10 +5,10 @@ Given the hidden units the model is linear, :math:`y = Z c + \epsilon` with :mat
 :math:`2 \pi` that is missing there: it depends on the number of columns, so a sampler that changes that number would be
 wrong without it.
 
-The samplers work in whitened coordinates: the column of a weight is multiplied by the weight's prior standard deviation
-and, like the residual :math:`y - Z m`, divided by the noise, so that :math:`c` is standard normal and the residual has
-covariance :math:`I + Z Z^\top`. `Regression` holds the inverse of :math:`I + Z^\top Z`. A column that is 0 adds
-nothing, so units that are left out are columns of zeros.
+The samplers work in whitened coordinates: the column of a weight is multiplied by the weight's prior standard
+deviation and, like y, divided by the noise, so that :math:`c \sim N(m, I)` and the residual :math:`r = y - Z m` has
+covariance :math:`I + Z Z^\top`. `Regression` holds inner products and the inverse of :math:`I + Z^\top Z`, nothing of
+the length of the data. A column that is 0 adds nothing, so units that are left out are columns of zeros.
 """
 
 from typing import NamedTuple
@@ -48,53 +48,76 @@ def log_marginal(y: Array, columns: Array, mean: Array, variance: Array, sigma: 
     return log_likelihood + log_prior - log_conditional
 
 
+class Column(NamedTuple):
+    """A further column z (points,), by its inner products."""
+
+    cross: Array
+    """With the columns of a regression, (columns,)."""
+    square: Scalar
+    """With itself."""
+    target: Scalar
+    """With y."""
+
+
 class Regression(NamedTuple):
     """A linear regression in whitened coordinates, with the coefficients integrated out."""
 
-    columns: Array
-    """Z, (points, columns)."""
-    residual: Array
-    """y minus its prior mean, (points,)."""
+    gram: Array
+    r""":math:`Z^\top Z`, (columns, columns)."""
+    targets: Array
+    r""":math:`Z^\top y`, (columns,)."""
+    shifts: Array
+    """Prior means of the coefficients, (columns,)."""
     inverse: Array
     r""":math:`(I + Z^\top Z)^{-1}`, the covariance of the coefficients given y."""
 
     @classmethod
-    def of(cls, columns: Array, residual: Array) -> "Regression":
+    def of(cls, gram: Array, targets: Array, shifts: Array) -> "Regression":
         """The regression on all columns, from a fresh factorisation."""
-        identity = jnp.eye(columns.shape[1], dtype=columns.dtype)
-        root = jnp.linalg.cholesky(identity + columns.T @ columns)
-        return cls(columns, residual, jax.scipy.linalg.cho_solve((root, True), identity))
+        identity = jnp.eye(gram.shape[0], dtype=gram.dtype)
+        inverse = jax.scipy.linalg.cho_solve((jnp.linalg.cholesky(identity + gram), True), identity)
+        return cls(gram, targets, shifts, inverse)
 
-    def fitted(self, z: Array) -> Array:
-        r""":math:`(I + Z^\top Z)^{-1} Z^\top z`: the coefficients of the columns that predict z (points,)."""
-        return self.inverse @ (self.columns.T @ z)
+    @property
+    def products(self) -> Array:
+        r""":math:`Z^\top r`, (columns,)."""
+        return self.targets - self.gram @ self.shifts
 
-    def without(self, index: Array, shift: Scalar) -> "Regression":
-        """The regression with one column set to 0; `shift` is the prior mean of its whitened coefficient."""
-        inverse, z = self.inverse, self.columns[:, index]
-        row = inverse[index]
-        unit = jnp.zeros_like(row).at[index].set(1.0)
-        rest = (inverse - jnp.outer(row, row) / row[index]).at[index].set(0.0).at[:, index].set(0.0)
-        return Regression(self.columns.at[:, index].set(0.0), self.residual + shift * z, rest + jnp.outer(unit, unit))
+    def column(self, index: Array) -> Column:
+        """One of the columns, as one to add once it is left out."""
+        return Column(self.gram[index].at[index].set(0.0), self.gram[index, index], self.targets[index])
 
-    def gain(self, z: Array, shift: Scalar) -> Scalar:
-        r"""How much a further column z (points,) adds to the log marginal likelihood.
+    def without(self, index: Array) -> "Regression":
+        """The regression with one column set to 0."""
+        row = self.inverse[index]
+        rest = _cleared(self.inverse - jnp.outer(row, row) / row[index], index).at[index, index].set(1.0)
+        return Regression(_cleared(self.gram, index), self.targets.at[index].set(0.0), self.shifts, rest)
+
+    def gain(self, index: Array, z: Column) -> Scalar:
+        r"""How much z adds to the log marginal likelihood as the column `index`, which is 0.
 
         With :math:`\langle a, b \rangle = a^\top (I + Z Z^\top)^{-1} b` and e the residual minus the column's mean,
 
         .. math:: -\tfrac12 \log (1 + \langle z, z \rangle) - \tfrac12 (\langle e, e \rangle - \langle r, r \rangle)
                   + \tfrac12 \langle z, e \rangle^2 / (1 + \langle z, z \rangle).
         """
-        kept = z - self.columns @ self.fitted(z)  # (I + Z Z')^-1 z, by the Woodbury identity
-        zz, zr = kept @ z, kept @ self.residual
+        coefficients, shift = self.inverse @ z.cross, self.shifts[index]
+        zz = z.square - z.cross @ coefficients  # by the Woodbury identity
+        zr = z.target - z.cross @ self.shifts - coefficients @ self.products
         change = shift * (shift * zz - 2.0 * zr)
         return 0.5 * (jnp.square(zr - shift * zz) / (1.0 + zz) - jnp.log1p(zz) - change)
 
-    def with_column(self, index: Array, z: Array, shift: Scalar) -> "Regression":
-        """The regression with column `index`, which is 0, set to z: a rank-one update."""
-        coefficients = self.fitted(z)
+    def with_column(self, index: Array, z: Column) -> "Regression":
+        """The regression with z as the column `index`, which is 0: a rank-one update."""
+        coefficients = self.inverse @ z.cross
         direction = coefficients.at[index].add(-1.0)
-        schur = 1.0 + z @ (z - self.columns @ coefficients)
-        unit = jnp.zeros_like(coefficients).at[index].set(1.0)
-        inverse = self.inverse - jnp.outer(unit, unit) + jnp.outer(direction, direction) / schur
-        return Regression(self.columns.at[:, index].set(z), self.residual - shift * z, inverse)
+        schur = 1.0 + z.square - z.cross @ coefficients
+        inverse = self.inverse.at[index, index].add(-1.0) + jnp.outer(direction, direction) / schur
+        whole = z.cross.at[index].set(z.square)
+        gram = self.gram.at[index].set(whole).at[:, index].set(whole)
+        return Regression(gram, self.targets.at[index].set(z.target), self.shifts, inverse)
+
+
+def _cleared(matrix: Array, index: Array) -> Array:
+    """The matrix with a row and the column of the same number set to 0."""
+    return matrix.at[index].set(0.0).at[:, index].set(0.0)

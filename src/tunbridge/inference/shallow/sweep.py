@@ -12,9 +12,10 @@ from tunbridge.core.tree import ravel, unravel
 from tunbridge.core.types import Key, Params, Scalar
 from tunbridge.inference.sampler import Info, shapes
 from tunbridge.inference.shallow import conditionals, hyper, jump
-from tunbridge.inference.shallow.form import Form, Rows, Unknowns, in_double, in_single
-from tunbridge.inference.shallow.marginal import Regression
+from tunbridge.inference.shallow.form import Form, Rows, Unknowns, Work, in_double, in_single
+from tunbridge.inference.shallow.marginal import Column, Regression
 from tunbridge.model.model import Target
+from tunbridge.model.priors.exchangeable import spread
 
 _FORGETTING = 0.6
 """Adaptation of the step size falls with this power of the number of steps."""
@@ -91,14 +92,16 @@ def move_units(
     Also returns the residuals y - f(x), (points,), and the mean acceptance probability.
     """
     key_hidden, key_jumps, key_output = in_single(jax.random.split, key, 3)
+    columns = form.columns(unknowns, rows)
+    steps = _Steps.of(key_hidden, form, rows, unknowns, scale)
     if integrated:
-        regression = form.regression(unknowns, rows)
-        unknowns, regression, acceptance = _integrated(key_hidden, form, rows, unknowns, regression, scale)
+        moved = _integrated(rows, unknowns, columns, steps)
         if num is not None:
-            unknowns = jump.jumps(key_jumps, form, rows, unknowns, regression, num)
+            moved = moved._replace(work=jump.jumps(key_jumps, form, rows, unknowns, moved.work, num))
     else:
-        unknowns, acceptance = _given(key_hidden, form, rows, unknowns, scale)
-    return *draw_coefficients(key_output, form, rows, unknowns), acceptance
+        moved = _given(rows, unknowns, columns, steps)
+    unknowns = unknowns._replace(hidden=moved.work.hidden, number=moved.work.number.astype(unknowns.number.dtype))
+    return *draw_coefficients(key_output, rows, unknowns, moved.work), moved.acceptance
 
 
 def adapted(log_scale: Scalar, step: Array, warmup: Array, acceptance: Scalar, goal: Scalar) -> Scalar:
@@ -107,79 +110,101 @@ def adapted(log_scale: Scalar, step: Array, warmup: Array, acceptance: Scalar, g
     return jnp.where(step < warmup, log_scale + gain * (acceptance - goal), log_scale)
 
 
-def draw_coefficients(key: Key, form: Form, rows: Rows, unknowns: Unknowns) -> tuple[Unknowns, Array]:
+def draw_coefficients(key: Key, rows: Rows, unknowns: Unknowns, work: Work) -> tuple[Unknowns, Array]:
     """Draw linear and output weights given the rest; also returns the residuals y - f(x), (points,)."""
-    columns, residual = form.columns(unknowns, rows)
-    mean, covariance = conditionals.coefficients(columns, residual)
-    normal = in_single(jax.random.normal, key, mean.shape)
-    drawn = mean + jnp.linalg.cholesky(covariance) @ normal
+    law = conditionals.coefficients(work.regression.gram, work.regression.products)
+    normal = in_single(jax.random.normal, key, law.mean.shape)
+    drawn = law.mean + spread(law.precision, normal[:, None])[:, 0]
     size = unknowns.linear.size
-    rest = jnp.where(rows.root > 0.0, (residual - columns @ drawn) / jnp.where(rows.root > 0.0, rows.root, 1.0), 0.0)
+    rest = rows.whitened(unknowns.sigma) - work.columns @ (work.regression.shifts + drawn)
+    rest = jnp.where(rows.root > 0.0, rest / jnp.where(rows.root > 0.0, rows.root, 1.0), 0.0)
     return unknowns._replace(linear=drawn[:size], output=drawn[size:]), rest * unknowns.sigma
 
 
-def _integrated(
-    key: Key, form: Form, rows: Rows, unknowns: Unknowns, regression: Regression, scale: Scalar
-) -> tuple[Unknowns, Regression, Scalar]:
-    """Metropolis steps of the units in use, one by one, with the coefficients integrated out."""
-    first, shift = unknowns.linear.size, unknowns.shift
+class _Moved(NamedTuple):
+    """Hidden units after their Metropolis steps."""
+
+    work: Work
+    acceptance: Scalar
+
+
+class _Steps(NamedTuple):
+    """Proposals of the Metropolis steps of all units: whatever does not depend on which are accepted."""
+
+    hidden: Array
+    """Raw weights, (1 + features, units)."""
+    columns: Array
+    """Their whitened columns, (points, units), zeros for units left out."""
+    log_priors: Array
+    """Log ratios of prior densities, (units,)."""
+    log_uniform: Array
+    """Logarithms of uniform variables, (units,)."""
+
+    @classmethod
+    def of(cls, key: Key, form: Form, rows: Rows, unknowns: Unknowns, scale: Scalar) -> "_Steps":
+        """Normal steps from the current weights."""
+        key_step, key_accept = in_single(jax.random.split, key)
+        hidden = unknowns.hidden + scale * in_single(jax.random.normal, key_step, unknowns.hidden.shape)
+        columns = jnp.where(unknowns.used[None], form.column(unknowns, rows, hidden), 0.0)
+        log_uniform = jnp.log(in_single(jax.random.uniform, key_accept, unknowns.output.shape))
+        return cls(hidden, columns, _log_prior(hidden) - _log_prior(unknowns.hidden), log_uniform)
+
+
+def _integrated(rows: Rows, unknowns: Unknowns, columns: Array, steps: _Steps) -> _Moved:
+    """Metropolis steps of the units in use, one by one, with the coefficients integrated out.
+
+    All inner products of columns and proposed columns are computed first, so that a step costs nothing of the length of
+    the data.
+    """
+    first, size = unknowns.linear.size, columns.shape[1]
+    both = jnp.concatenate([columns, steps.columns], axis=1)
+    products, targets = both.T @ both, both.T @ rows.whitened(unknowns.sigma)
 
     def move(unit: Array, carry: tuple) -> tuple:
-        hidden, regression, accepted = carry
-        key_unit, key_accept = in_single(_unit_keys, key, unit)
-        now = hidden[:, unit]
-        proposal = _proposed(key_unit, now, scale)
-        old, new = regression.columns[:, first + unit], form.column(unknowns, rows, proposal[:, None])[:, 0]
-        rest = regression.without(first + unit, shift)
-        log_ratio = rest.gain(new, shift) - rest.gain(old, shift) + _log_prior(proposal) - _log_prior(now)
-        probability = _probability(log_ratio)
-        accept = in_single(jax.random.uniform, key_accept) < probability
-        hidden = hidden.at[:, unit].set(jnp.where(accept, proposal, now))
-        return hidden, rest.with_column(first + unit, jnp.where(accept, new, old), shift), accepted + probability
+        regression, chosen, total = carry
+        index, proposed = first + unit, size + unit
+        rest = regression.without(index)
+        old = regression.column(index)
+        new = Column(products[proposed][chosen].at[index].set(0.0), products[proposed, proposed], targets[proposed])
+        log_ratio = rest.gain(index, new) - rest.gain(index, old) + steps.log_priors[unit]
+        accept = steps.log_uniform[unit] < log_ratio
+        moved = rest.with_column(index, new)
+        regression = jax.tree.map(lambda a, b: jnp.where(accept, a, b), moved, regression)
+        return regression, chosen.at[index].set(jnp.where(accept, proposed, index)), total + _probability(log_ratio)
 
-    start = (unknowns.hidden, regression, jnp.zeros_like(scale))
-    hidden, regression, accepted = jax.lax.fori_loop(np.int32(0), unknowns.number.astype(np.int32), move, start)
-    return unknowns._replace(hidden=hidden), regression, accepted / jnp.maximum(unknowns.number, 1.0)
+    start = Regression.of(products[:size, :size], targets[:size], unknowns.shifts)
+    count, whole = unknowns.number.astype(np.int32), jnp.arange(size, dtype=np.int32)
+    regression, chosen, total = jax.lax.fori_loop(np.int32(0), count, move, (start, whole, 0.0 * unknowns.sigma))
+    accepted = (chosen >= size)[first:]
+    work = Work(jnp.where(accepted[None], steps.hidden, unknowns.hidden), both[:, chosen], regression, count)
+    return _Moved(work, total / jnp.maximum(unknowns.number, 1.0))
 
 
-def _given(key: Key, form: Form, rows: Rows, unknowns: Unknowns, scale: Scalar) -> tuple[Unknowns, Scalar]:
+def _given(rows: Rows, unknowns: Unknowns, columns: Array, steps: _Steps) -> _Moved:
     """Metropolis steps of all units, one by one, given the coefficients."""
-    columns, residual = form.columns(unknowns, rows)
-    first = unknowns.linear.size
-    residual = residual - columns @ jnp.concatenate([unknowns.linear, unknowns.output])
+    y, first = rows.whitened(unknowns.sigma), unknowns.linear.size
+    weights = unknowns.shifts + jnp.concatenate([unknowns.linear, unknowns.output])
+    changes = weights[None, first:] * (columns[:, first:] - steps.columns)
 
     def move(unit: Array, carry: tuple) -> tuple:
-        hidden, residual, accepted = carry
-        key_unit, key_accept = in_single(_unit_keys, key, unit)
-        now, weight = hidden[:, unit], unknowns.shift + unknowns.output[unit]
-        proposal = _proposed(key_unit, now, scale)
-        new = form.column(unknowns, rows, proposal[:, None])[:, 0]
-        moved = residual + weight * (columns[:, first + unit] - new)
-        change = 0.5 * (jnp.sum(jnp.square(residual)) - jnp.sum(jnp.square(moved)))
-        probability = _probability(change + _log_prior(proposal) - _log_prior(now))
-        accept = in_single(jax.random.uniform, key_accept) < probability
-        hidden = hidden.at[:, unit].set(jnp.where(accept, proposal, now))
-        return hidden, jnp.where(accept, moved, residual), accepted + probability
+        residual, accepted, total = carry
+        moved = residual + changes[:, unit]
+        log_ratio = 0.5 * (residual @ residual - moved @ moved) + steps.log_priors[unit]
+        accept = steps.log_uniform[unit] < log_ratio
+        return jnp.where(accept, moved, residual), accepted.at[unit].set(accept), total + _probability(log_ratio)
 
-    start = (unknowns.hidden, residual, jnp.zeros_like(scale))
-    hidden, _, accepted = jax.lax.fori_loop(np.int32(0), np.int32(unknowns.output.shape[0]), move, start)
-    return unknowns._replace(hidden=hidden), accepted / unknowns.output.shape[0]
+    units = unknowns.output.shape[0]
+    start = (y - columns @ weights, jnp.zeros(units, bool), 0.0 * unknowns.sigma)
+    _, accepted, total = jax.lax.fori_loop(np.int32(0), np.int32(units), move, start)
+    moved = jnp.concatenate([columns[:, :first], jnp.where(accepted[None], steps.columns, columns[:, first:])], axis=1)
+    regression = Regression.of(moved.T @ moved, moved.T @ y, unknowns.shifts)
+    hidden = jnp.where(accepted[None], steps.hidden, unknowns.hidden)
+    return _Moved(Work(hidden, moved, regression, unknowns.number.astype(np.int32)), total / units)
 
 
-def _proposed(key: Key, now: Array, scale: Scalar) -> Array:
-    """A normal step around the current raw weights, of a random size, which is drawn independently of them."""
-    key_size, key_step = in_single(jax.random.split, key)
-    size = scale * jnp.exp(in_single(jax.random.normal, key_size))
-    return now + size * in_single(jax.random.normal, key_step, now.shape)
-
-
-def _unit_keys(key: Key, unit: Array) -> Key:
-    return jax.random.split(jax.random.fold_in(key, unit))
-
-
-def _log_prior(raw: Array) -> Scalar:
-    """Log density of raw weights, up to a constant."""
-    return -0.5 * jnp.sum(jnp.square(raw))
+def _log_prior(raw: Array) -> Array:
+    """Log densities of units with raw weights (1 + features, units), up to a constant."""
+    return -0.5 * jnp.sum(jnp.square(raw), axis=0)
 
 
 def _probability(log_ratio: Scalar) -> Scalar:

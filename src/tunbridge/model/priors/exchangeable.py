@@ -82,7 +82,8 @@ class Exchangeable(AbstractPrior):
         if self.alpha is None or isinstance(self.alpha, jax.core.Tracer | Distribution):
             inside = not isinstance(self.alpha, Distribution) or _in_unit_interval(self.alpha)
         else:
-            inside = bool(np.ndim(self.alpha) == 0 and 0.0 < transforms.check_positive(self.alpha, "alpha") < 1.0)
+            number = as_floats(self.alpha, "alpha")
+            inside = bool(number.ndim == 0 and 0.0 < number < 1.0)
         if not inside:
             raise InputError(
                 "alpha between 0 and 1, or a distribution of it", f"{self.alpha}", "Give 0.5 or dist.Beta(1.0, 1.0)."
@@ -138,7 +139,7 @@ class Exchangeable(AbstractPrior):
 
     def weights(self, raw: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         """Weights: means plus standard deviations times raw coordinates, with coefficients 0 of units left out."""
-        numbers, used = self.known(scales), self._used(scales)
+        numbers, used = self.known(scales), self._used(scales, raw)
         entries = jnp.broadcast_to(numbers["hidden_mean"], joined(raw["hidden"]).shape[:1])[:, None]
         hidden = entries + spread(numbers["hidden_precision"], joined(raw["hidden"]))
         output = numbers["output_mean"] + jnp.sqrt(numbers["output_variance"]) * raw["output"]["weight"]
@@ -149,7 +150,7 @@ class Exchangeable(AbstractPrior):
 
     def raw(self, weights: PyTree, scales: PyTree, layout: PyTree) -> PyTree:
         """Raw coordinates from weights; those of coefficients of units left out are 0."""
-        numbers, used = self.known(scales), self._used(scales)
+        numbers, used = self.known(scales), self._used(scales, weights)
         entries = joined(weights["hidden"])
         centred = entries - jnp.broadcast_to(numbers["hidden_mean"], entries.shape[:1])[:, None]
         output = (weights["output"]["weight"] - numbers["output_mean"]) / jnp.sqrt(numbers["output_variance"])
@@ -181,7 +182,7 @@ class Exchangeable(AbstractPrior):
             return raw, real
         alpha = transforms.values(self.numbers, real)["alpha"]
         longest = jnp.floor(jnp.log(jax.random.uniform(key_count, minval=jnp.finfo(float).tiny)) / jnp.log(alpha))
-        return raw, self.with_count(real, jnp.minimum(longest, 1.0 * self._bound_units()))
+        return raw, self.with_count(real, jnp.minimum(longest, 1.0 * _units(like)))
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
         """The unknown numbers at the medians of their priors, and the median number of units."""
@@ -190,7 +191,7 @@ class Exchangeable(AbstractPrior):
             return real
         alpha = transforms.values(self.numbers, real)["alpha"]
         median = jnp.floor(jnp.log(0.5) / jnp.log(jnp.asarray(alpha)))
-        return self.with_count(real, jnp.minimum(median, 1.0 * self._bound_units()))
+        return self.with_count(real, jnp.minimum(median, 1.0 * _units(like)))
 
     def values(self, scales: PyTree) -> PyTree:
         """Values of the unknown numbers by name, and the number of units if it is unknown."""
@@ -201,13 +202,18 @@ class Exchangeable(AbstractPrior):
     def _real(self, scales: PyTree) -> tuple[Array, ...]:
         return tuple(scales[:-1] if self.discrete else scales)
 
-    def _used(self, scales: PyTree) -> Array:
-        return (jnp.arange(self._bound_units()) < self.count(scales))[:, None]
+    def _used(self, scales: PyTree, weights: PyTree) -> Array:
+        units = _units(weights)
+        return (jnp.arange(units) < (scales[-1] if self.discrete else units))[:, None]
 
     def _bound_units(self) -> int:
         if self.units is None:
             raise InputError("a prior bound to its network", "one that is not", "Call model.bind(data) first.")
         return self.units
+
+
+def _units(weights: PyTree) -> int:
+    return weights["output"]["weight"].shape[0]
 
 
 def joined(layer: PyTree) -> Array:

@@ -32,6 +32,9 @@ class Shallow(Module):
         :math:`\phi`, one of those of `MLP`.
     linear
         Whether there is a linear part, which includes the constant.
+    nonlinear
+        Indices of the inputs that hidden units take; None is all. The others have linear effects alone, so that each
+        has one coefficient: a semi-parametric regression.
     outputs
         Number of outputs; None takes what the likelihood needs.
 
@@ -47,22 +50,33 @@ class Shallow(Module):
     units: int = eqx.field(static=True, default=10)
     activation: str = eqx.field(static=True, default="tanh")
     linear: bool = eqx.field(static=True, default=True)
+    nonlinear: tuple[int, ...] | None = eqx.field(static=True, default=None)
     outputs: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
         sizes.check(self, "units")
         check_activation(self.activation)
+        taken = self.nonlinear
+        if taken is not None:
+            whole = isinstance(taken, tuple) and all(type(index) is int and index >= 0 for index in taken)
+            if not whole or not taken or len(set(taken)) != len(taken):
+                raise InputError(
+                    "nonlinear as indices of inputs, each once, in a tuple", repr(taken)[:60], "Write (0, 2)."
+                )
 
     def init(self, key: Key, x: Array) -> PyTree:
         """Initial weights from N(0, 1/fan-in), with biases 0."""
         if x.ndim != 2:
             raise InputError("x of shape (points, features)", f"shape {x.shape}", "Flatten the features.")
         features, outputs = x.shape[1], sizes.outputs(self)
+        if max(self.nonlinear or (0,)) >= features:
+            raise InputError(f"nonlinear below {features}, the number of inputs", f"{self.nonlinear}", "Change it.")
+        taken = features if self.nonlinear is None else len(self.nonlinear)
         key_hidden, key_output, key_linear = jax.random.split(key, 3)
         weights = {
             "hidden": {
                 "bias": jnp.zeros(self.units),
-                "weight": jax.random.normal(key_hidden, (features, self.units)) / math.sqrt(features),
+                "weight": jax.random.normal(key_hidden, (taken, self.units)) / math.sqrt(taken),
             },
             "output": {"weight": jax.random.normal(key_output, (self.units, outputs)) / math.sqrt(self.units)},
         }
@@ -74,6 +88,7 @@ class Shallow(Module):
     def hidden(self, weights: PyTree, x: Array) -> Array:
         """Values of the hidden units, (points, units)."""
         layer = weights["hidden"]
+        x = x if self.nonlinear is None else x[:, self.nonlinear]
         return ACTIVATIONS[self.activation](x @ layer["weight"] + layer["bias"][None])
 
     def apply(self, weights: PyTree, x: Array, *, key: Key | None = None) -> Array:

@@ -1,0 +1,147 @@
+"""Questions about single inputs: does y rise with one, and is it needed at all?"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tunbridge.bench.beliefs.evidence import learn, refuse
+from tunbridge.bench.comparing.compare import as_rows
+from tunbridge.core import tables
+from tunbridge.core.data import Data, check_x
+from tunbridge.core.declared import checked
+from tunbridge.core.errors import InputError
+from tunbridge.core.types import Key
+from tunbridge.inference.base import Method
+from tunbridge.inference.mcmc.smc import TemperedSMC
+from tunbridge.inference.posteriors import Posterior
+from tunbridge.model.model import Model
+
+_ROWS = 60
+_STEP = 0.01
+"""Half the width of a difference, in standard deviations of the input."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Slopes(tables.Table):
+    """The result of `slopes`: a row per input, and its draws."""
+
+    caption = "average partial effects"
+    sentences = ("Change of the prediction per unit of an input, averaged over rows; a value per network.",)
+
+    rows: list[dict[str, Any]]
+    draws: np.ndarray
+    """Average partial effects, (draws, inputs)."""
+
+
+@checked
+def slopes(posterior: Posterior, x: Any, *, names: Sequence[str] | None = None, output: int = 0) -> Slopes:
+    r"""Average partial effect of each input: its posterior mean, 95 % interval, and probability to be positive.
+
+    .. math:: \frac{1}{n} \sum_i \frac{\partial f(x_i)}{\partial x_{ik}},
+
+    for every network f of the posterior, by central differences over a fiftieth of the input's standard deviation. For
+    classes f is the probability of the class `output`.
+
+    Parameters
+    ----------
+    posterior
+        A posterior that predicts in the units of x.
+    x
+        Rows to average over, (points, features); at most 60 of them are used.
+    names
+        Names of the inputs; None is "x0", "x1" and so on.
+    output
+        The output, or the class.
+    """
+    rows = np.asarray(check_x(x), np.float64)
+    if rows.ndim != 2 or len(rows) < 2:
+        raise InputError("x of shape (points, features), two points or more", f"shape {rows.shape}", "Give more rows.")
+    names = _named(names, rows.shape[1])
+    steps = _STEP * rows.std(axis=0)
+    if not steps.all():
+        constant = ", ".join(name for name, step in zip(names, steps, strict=True) if not step)
+        raise InputError("inputs that vary", f"constant: {constant}", "Leave constant columns out.")
+    some = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _ROWS)).round().astype(int))]
+    moves = np.diag(steps)
+    moved = some[None, None] + np.stack([moves, -moves])[:, :, None]
+    functions = np.asarray(posterior.predict(moved.reshape(-1, rows.shape[1])).functions, np.float64)
+    functions = functions.reshape(len(functions), 2, len(names), len(some), -1)
+    if not -functions.shape[-1] <= output < functions.shape[-1]:
+        raise InputError(f"output below {functions.shape[-1]}", f"{output}", "Change output=.")
+    draws = (functions[:, 0] - functions[:, 1])[..., output].mean(axis=-1) / (2.0 * steps)
+    table = []
+    for name, values in zip(names, draws.T, strict=True):
+        low, high = np.quantile(values, [0.025, 0.975])
+        positive = float(np.mean(values > 0.0))
+        table.append({"input": name, "mean": values.mean(), "2.5 %": low, "97.5 %": high, "P(> 0)": positive})
+    return Slopes(table, draws)
+
+
+@dataclasses.dataclass(frozen=True)
+class Needed(tables.Table):
+    """The result of `drop_inputs`: a row per input."""
+
+    caption = "inputs by the evidence for them"
+    sentences = (
+        "Log Bayes factor: log evidence with the input minus that without it. Probability that it is needed, if either "
+        "model was equally probable before.",
+    )
+
+    rows: list[dict[str, Any]]
+
+
+@checked
+def drop_inputs(
+    model: Model,
+    data: Data | tuple[Any, Any],
+    *,
+    inputs: Sequence[int] | None = None,
+    names: Sequence[str] | None = None,
+    method: Method | None = None,
+    key: Key,
+) -> Needed:
+    """Compare the model with the same model of all inputs but one, for each input: the Bayes factor for needing it.
+
+    Rows are standardised as in `compare`, which leaves known noise in the units of y. The evidence of a network with
+    fewer inputs is under the model's prior for the weights that are left.
+
+    Parameters
+    ----------
+    model, data
+        The model, and `Data` or a pair (x, y) of arrays, x of shape (points, features).
+    inputs
+        Indices of the inputs to try; None is all.
+    names
+        Names of all inputs; None is "x0", "x1" and so on.
+    method
+        A method that estimates the evidence; None is ``TemperedSMC()``.
+    key
+        The key, the same for every model.
+    """
+    method = TemperedSMC() if method is None else method
+    refuse({"all": model}, method)
+    x, y, weight = as_rows(data)
+    x = np.asarray(x)
+    if x.ndim != 2 or x.shape[1] < 2:
+        raise InputError("x of shape (points, features), two features or more", f"shape {x.shape}", "Give more inputs.")
+    names = _named(names, x.shape[1])
+    tried = range(x.shape[1]) if inputs is None else inputs
+    if outside := [index for index in tried if not 0 <= index < x.shape[1]]:
+        raise InputError(f"inputs from 0 to {x.shape[1] - 1}", f"{outside[0]}", "Change inputs=.")
+    whole = learn(model, Data(x, y, weight), method, key=key).log_evidence
+    rows = []
+    for index in tried:
+        without = learn(model, Data(np.delete(x, index, axis=1), y, weight), method, key=key).log_evidence
+        factor = whole - without
+        probability = 1.0 / (1.0 + np.exp(-factor))
+        rows.append({"input": names[index], "log Bayes factor": factor, "needed": float(probability)})
+    return Needed(sorted(rows, key=lambda row: -row["log Bayes factor"]))
+
+
+def _named(names: Sequence[str] | None, num: int) -> list[str]:
+    found = [f"x{index}" for index in range(num)] if names is None else list(names)
+    if len(found) != num:
+        raise InputError(f"{num} names, one per input", f"{len(found)}", "Change names=.")
+    return found

@@ -1,0 +1,103 @@
+"""Effects of inputs, and the evidence for them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpyro.distributions as dist
+import pytest
+
+import tunbridge as tb
+from tunbridge.bench import drop_inputs, num_units, slopes
+
+X = np.random.default_rng(0).normal(size=(30, 2)) * [1.0, 50.0]
+
+
+def _linear(coefficients):
+    """Draws of a linear network with these weights (draws, 2)."""
+    model, _ = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.1)).bind(
+        tb.Data(X, X[:, 0])
+    )
+    weights = {"layers": [{"weight": jnp.asarray(coefficients)[..., None], "bias": jnp.zeros((len(coefficients), 1))}]}
+    return tb.Draws(model, jax.random.key(0), tb.Params(weights))
+
+
+def test_slopes_of_linear_networks_are_their_weights():
+    wanted = np.array([[1.0, 0.02], [2.0, -0.01], [-0.5, 0.03], [3.0, 0.04]])
+    found = slopes(_linear(wanted), X, names=["a", "b"])
+    np.testing.assert_allclose(found.draws, wanted, rtol=2e-3, atol=1e-5)
+    assert [row["P(> 0)"] for row in found.rows] == [0.75, 0.75]
+    assert found.rows[0]["mean"] == pytest.approx(1.375, rel=1e-3)
+    assert "P(> 0)" in str(found)
+
+
+def test_wrong_names_constant_inputs_and_outputs_are_refused():
+    posterior = _linear(np.ones((2, 2)))
+    with pytest.raises(tb.InputError, match="2 names"):
+        slopes(posterior, X, names=["a"])
+    with pytest.raises(tb.InputError, match="constant: x1"):
+        slopes(posterior, X * [1.0, 0.0])
+    with pytest.raises(tb.InputError, match="output below 1"):
+        slopes(posterior, X, output=1)
+
+
+def test_needed_inputs_are_told_from_others_as_by_the_evidence_in_closed_form(key):
+    """A linear model of three inputs, one of which is not in y: log Bayes factors within 0.3, about 4 errors."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(40, 3))
+    y = x @ [1.0, 0.5, 0.0] + 0.3 * rng.normal(size=40)
+    model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.3))
+    found = drop_inputs(model, (x, y), key=key, names=["a", "b", "c"], method=tb.TemperedSMC(particles=1000))
+    scaled, centred = (x - x.mean(axis=0)) / x.std(axis=0), (y - y.mean()) / y.std()
+
+    def evidence(columns):
+        z = np.column_stack([columns, np.ones(40)])
+        covariance = (0.3 / y.std()) ** 2 * np.eye(40) + z @ z.T
+        return -0.5 * np.linalg.slogdet(covariance)[1] - 0.5 * centred @ np.linalg.solve(covariance, centred)
+
+    wanted = [evidence(scaled) - evidence(np.delete(scaled, index, axis=1)) for index in range(3)]
+    assert [row["input"] for row in found.rows] == ["a", "b", "c"]
+    np.testing.assert_allclose([row["log Bayes factor"] for row in found.rows], wanted, atol=0.3)
+    assert found.rows[-1]["needed"] < 0.5 < found.rows[1]["needed"]
+
+
+def test_methods_without_evidence_and_unknown_inputs_are_refused(key):
+    model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.3))
+    with pytest.raises(tb.InputError, match="estimates the evidence"):
+        drop_inputs(model, (X, X[:, 0]), key=key, method=tb.MAP())
+    with pytest.raises(tb.InputError, match="inputs from 0 to 1"):
+        drop_inputs(model, (X, X[:, 0]), key=key, inputs=[2])
+    with pytest.raises(tb.InputError, match="two features"):
+        drop_inputs(model, (X[:, :1], X[:, 0]), key=key)
+
+
+def _counted(counts, alpha):
+    """Draws whose numbers of units are given, (chains, draws)."""
+    prior = tb.priors.Exchangeable(alpha=alpha)
+    model, data = tb.Model(tb.networks.Shallow(3), prior, tb.likelihoods.Gaussian(0.3)).bind(tb.Data(X, X[:, 0]))
+    params = jax.vmap(jax.vmap(lambda key: model.sample_params(key, data.x)))(
+        jax.random.split(jax.random.key(0), counts.shape)
+    )
+    params = params._replace(scales=(*params.scales[:-1], jnp.asarray(counts, jnp.float32)))
+    return tb.Chains(model, jax.random.key(0), params, {}, data.x)
+
+
+def test_numbers_of_units_have_their_prior_and_their_shares_of_draws():
+    counts = np.tile([1, 2, 2, 1, 2, 1, 1, 1], (2, 4))
+    found = num_units(_counted(counts, 0.5))
+    assert [row["posterior"] for row in found.rows] == [0.0, 0.625, 0.375, 0.0]
+    np.testing.assert_allclose([row["prior"] for row in found.rows], [0.5, 0.25, 0.125, 0.125], atol=1e-6)
+    assert found.best == 1
+    assert found.rows[1]["error"] > 0.0 == found.rows[0]["error"]
+    assert found.sentences == ()
+
+
+def test_the_prior_of_the_number_is_averaged_over_alpha():
+    """E[alpha^m (1 - alpha)] = B(3 + m, 2) / B(3, 1): 0.25, 0.15, 0.1; within 5 standard errors of 20,000 draws."""
+    found = num_units(_counted(np.full((1, 8), 3), dist.Beta(3.0, 1.0)))
+    np.testing.assert_allclose([row["prior"] for row in found.rows], [0.25, 0.15, 0.1, 0.5], atol=0.01)
+    assert "give the network more units" in found.sentences[0]
+
+
+def test_a_known_number_is_refused():
+    with pytest.raises(tb.InputError, match="unknown number of units"):
+        num_units(_linear(np.ones((2, 2))))
