@@ -1,6 +1,6 @@
-"""Shallow networks: speed beside NUTS, series, inputs that are not needed, and linear coefficients.
+"""Shallow networks: speed beside NUTS, series, needless inputs, linear coefficients, and which columns matter.
 
-    [TUNBRIDGE_DATA=FOLDER] python benchmarks/shallow.py [speed] [series] [inputs] [coverage]
+    [TUNBRIDGE_DATA=FOLDER] python benchmarks/shallow.py [speed] [series] [inputs] [coverage] [selection]
     -> benchmarks/results/shallow.json, one row at a time
 
 `speed` needs numpyro, which Tunbridge installs: the effective sample size of the function at 25 inputs, for each CPU
@@ -233,9 +233,33 @@ def coverage(simulations=100):
     )
 
 
+# Spike and slab: all models, or draws of them
+
+
+def selection(rows=100):
+    for num in (4, 8, 12, 14, 16, 18):
+        rng = np.random.default_rng(num)
+        z = rng.normal(size=(rows, num)) + 0.7 * rng.normal(size=(rows, 1))
+        y = 0.5 * z[:, ::3].sum(axis=1) + rng.normal(size=rows)
+        known = {"sigma": 1.0, "probability": 0.3}
+        ways = {
+            "enumeration": partial(tb.selection.enumerated, z, y, **known),
+            "Gibbs": partial(tb.selection.sampled, z, y, **known, key=jax.random.key(0), num=5000),
+        }
+        found, results = {}, {}
+        for name, way in ways.items():
+            way()
+            began = time.process_time()
+            results[name] = way()
+            found[f"seconds of {name}"] = time.process_time() - began
+        off = np.abs(results["Gibbs"].inclusion - results["enumeration"].inclusion).max()
+        exact, drawn = (results[name].inclusion.tolist() for name in ways)
+        keep("selection", str(num), found | {"difference of inclusion": float(off), "exact": exact, "drawn": drawn})
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"speed": speed, "series": series, "inputs": inputs, "coverage": coverage}
+    parts = {"speed": speed, "series": series, "inputs": inputs, "coverage": coverage, "selection": selection}
     parser.add_argument("parts", nargs="*", default=list(parts), help="which parts to measure")
     warnings.simplefilter("ignore", tb.ConvergenceWarning)
     for part in parser.parse_args().parts:

@@ -54,6 +54,7 @@ from tunbridge.inference.sgmcmc import moves as moves
 from tunbridge.inference.sgmcmc import preconditioners as preconditioners
 from tunbridge.inference.sgmcmc import splittings as splittings
 from tunbridge.inference.sgmcmc import subsampling as subsampling
+from tunbridge.inference.shallow import selection as selection
 from tunbridge.inference.standardised import Standardised as Standardised
 from tunbridge.inference.store import load as load
 from tunbridge.inference.vi import divergences as divergences

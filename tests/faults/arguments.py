@@ -182,7 +182,7 @@ def frameworks(_):
 
 
 def others(_):
-    """`tb.applications`, `tb.integrators` and `tb.cite`."""
+    """`tb.applications`, `tb.selection`, `tb.integrators` and `tb.cite`."""
     solved, _ = _solved(NUMBERS)
     weights = solved.params.weights
     spread = jax.tree.map(jnp.ones_like, weights), jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape)), weights)
@@ -192,9 +192,12 @@ def others(_):
     path = {"log_density": lambda w: -jnp.sum(w**2), "position": np.ones(2), "momentum": np.ones(2)}
     path |= {"step_size": 0.1, "num_steps": 3, "inverse_mass": 1.0}
     ours = tb.applications.compression
+    columns = {"columns": np.ones((3, 2)), "y": np.ones(3), "sigma": 1.0, "slab": 1.0, "spike": 0.0, "probability": 0.5}
     simulated = {"recent": np.ones(2), "steps": 2, "key": KEY, "num": 3}
     return {
         tb.applications.series.simulate: {"posterior": solved, **simulated},
+        tb.selection.enumerated: columns,
+        tb.selection.sampled: columns | {"key": KEY, "num": 3, "warmup": 1},
         ours.decibels: {"ratios": {"w": np.ones(3)}},
         ours.prune_by_magnitude: pruned,
         ours.prune_by_snr: pruned,

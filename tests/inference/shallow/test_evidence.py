@@ -11,9 +11,9 @@ from tunbridge import likelihoods, networks, priors
 
 X = np.linspace(-1.5, 1.5, 8)[:, None]
 METHODS = {
-    "gibbs": (tb.GibbsMetropolis(run=tb.Run(1, 1000, 200, 20)), CONJUGATE),
+    "gibbs": (tb.GibbsMetropolis(run=tb.Run(1, 500, 100, 15)), CONJUGATE),
     "jumps": (
-        tb.ReversibleJump(run=tb.Run(1, 1000, 200, 20)),
+        tb.ReversibleJump(run=tb.Run(1, 500, 100, 15)),
         priors.Exchangeable(**CONJUGATE.numbers, alpha=dist.Beta(2.0, 2.0)),
     ),
 }
@@ -26,7 +26,7 @@ def test_ranks_are_uniform(name, key):
     """`Calibration.passes` has false alarms of 1 %."""
     method, prior = METHODS[name]
     model = tb.Model(networks.Shallow(3, outputs=1), prior, likelihoods.Gaussian(ROOT))
-    found = tb.bench.sbc(method, model, X, key=key, simulations=150, progress=False)
+    found = tb.bench.sbc(method, model, X, key=key, simulations=100, progress=False)
     assert found.passes, str(found)
 
 
