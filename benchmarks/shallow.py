@@ -214,7 +214,7 @@ def coverage(simulations=100):
     model = tb.Model(
         tb.networks.Shallow(6, nonlinear=(1,)), prior, tb.likelihoods.Gaussian(tb.priors.RootInverseGamma(2.0, 0.1))
     )
-    method = tb.ReversibleJump(run=tb.Run(2, 1000, 1000, 5))
+    method = tb.ReversibleJump(run=tb.Run(2, 500, 500, 4))
     inside, means = [], []
     for number in range(simulations):
         rng = np.random.default_rng(number)

@@ -182,7 +182,7 @@ class Exchangeable(AbstractPrior):
             return raw, real
         alpha = transforms.values(self.numbers, real)["alpha"]
         longest = jnp.floor(jnp.log(jax.random.uniform(key_count, minval=jnp.finfo(float).tiny)) / jnp.log(alpha))
-        return raw, self.with_count(real, jnp.minimum(longest, 1.0 * _units(like)))
+        return raw, self.with_count(real, jnp.minimum(longest, 1.0 * self._most(like)))
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
         """The unknown numbers at the medians of their priors, and the median number of units."""
@@ -191,7 +191,7 @@ class Exchangeable(AbstractPrior):
             return real
         alpha = transforms.values(self.numbers, real)["alpha"]
         median = jnp.floor(jnp.log(0.5) / jnp.log(jnp.asarray(alpha)))
-        return self.with_count(real, jnp.minimum(median, 1.0 * _units(like)))
+        return self.with_count(real, jnp.minimum(median, 1.0 * self._most(like)))
 
     def values(self, scales: PyTree) -> PyTree:
         """Values of the unknown numbers by name, and the number of units if it is unknown."""
@@ -201,6 +201,9 @@ class Exchangeable(AbstractPrior):
 
     def _real(self, scales: PyTree) -> tuple[Array, ...]:
         return tuple(scales[:-1] if self.discrete else scales)
+
+    def _most(self, like: PyTree) -> int:
+        return _units(like) if self.units is None else self.units
 
     def _used(self, scales: PyTree, weights: PyTree) -> Array:
         units = _units(weights)
