@@ -78,7 +78,7 @@ def speed():
     for num in (100, 1000):
         for units in (5, 20):
             x, y, inputs = problem(num)
-            few = tb.Run(2, 150, 150) if num * units >= 20_000 else tb.Run(2, 500, 500)
+            few = tb.Run(2, 100, 100) if num > 100 else tb.Run(2, 500, 500)
             given = (x, y, inputs, units)
             ways = {
                 "GibbsMetropolis": partial(by_ours, tb.GibbsMetropolis(run=long), *given),
