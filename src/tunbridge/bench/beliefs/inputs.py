@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 
 from tunbridge.bench.beliefs.evidence import learn, refuse
 from tunbridge.bench.comparing.compare import as_rows
@@ -73,9 +74,10 @@ def slopes(posterior: Posterior, x: Any, *, names: Sequence[str] | None = None, 
     draws = (functions[:, 0] - functions[:, 1])[..., output].mean(axis=-1) / (2.0 * steps)
     table = []
     for name, values in zip(names, draws.T, strict=True):
-        low, high = np.quantile(values, [0.025, 0.975])
-        positive = float(np.mean(values > 0.0))
-        table.append({"input": name, "mean": values.mean(), "2.5 %": low, "97.5 %": high, "P(> 0)": positive})
+        mean, low, high, positive = map(
+            float, (np.mean(values), *np.quantile(values, [0.025, 0.975]), (values > 0).mean())
+        )
+        table.append({"input": name, "mean": mean, "2.5 %": low, "97.5 %": high, "P(> 0)": positive})
     return Slopes(table, draws)
 
 
@@ -135,8 +137,7 @@ def drop_inputs(
     for index in tried:
         without = learn(model, Data(np.delete(x, index, axis=1), y, weight), method, key=key).log_evidence
         factor = whole - without
-        probability = 1.0 / (1.0 + np.exp(-factor))
-        rows.append({"input": names[index], "log Bayes factor": factor, "needed": float(probability)})
+        rows.append({"input": names[index], "log Bayes factor": factor, "needed": float(expit(factor))})
     return Needed(sorted(rows, key=lambda row: -row["log Bayes factor"]))
 
 
