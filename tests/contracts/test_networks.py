@@ -17,6 +17,7 @@ ROWS = jax.random.normal(jax.random.key(1), (3, 4))
 TOKENS = jax.random.randint(jax.random.key(1), (3, 10), 0, 9)
 TINY = {
     "MLP": (tb.networks.MLP((5,)), ROWS),
+    "Shallow": (tb.networks.Shallow(5, nonlinear=(0, 2)), ROWS),
     "Offset": (tb.networks.Offset(tb.networks.MLP((5,))), jnp.exp(ROWS)),
     "Cast": (tb.networks.Cast(tb.networks.MLP((5,))), ROWS),
     "LeNet5": (tb.networks.LeNet5(), IMAGES),

@@ -74,6 +74,7 @@ def test_precision_matrix(x64):
     _constant([posterior.logpdf(m) for m in grid], joint)
 
 
+@pytest.mark.slow
 def test_wishart_draws_have_the_moments_of_numpyros(key):
     """Means and variances within 5 standard errors of 20,000 draws each: 12 comparisons, false alarms below 1e-5."""
     law = Wishart(jnp.asarray(5.5), jnp.asarray([[1.0, 0.4], [0.4, 2.0]]))
