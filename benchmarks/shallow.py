@@ -222,10 +222,10 @@ def coverage(simulations=100):
         x[:, 0] += 0.5 * x[:, 1]
         y = 0.7 * x[:, 0] + np.sin(2 * x[:, 1]) + SIGMA * rng.normal(size=80)
         posterior = method.fit(model, (x, y), key=jax.random.key(number), progress=False)
-        slope = tb.bench.slopes(posterior, x).draws[:, 0]
-        low, high = np.quantile(slope, [0.025, 0.975])
+        effect = tb.bench.partial_effects(posterior, x).draws[:, 0]
+        low, high = np.quantile(effect, [0.025, 0.975])
         inside.append(bool(low <= 0.7 <= high))
-        means.append(float(slope.mean()))
+        means.append(float(effect.mean()))
     keep(
         "coverage",
         "linear coefficient",

@@ -6,7 +6,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,6 @@ def scores_of_defaults(stage: str) -> Markdown:
     """Methods with their defaults on seven tables: NLL, coverage of 90 % intervals or accuracy, relative sd."""
     rows = results("defaults")[stage]
     truth = {name: mean(found, "reference", "sd") for name, found in rows.items()}
-    methods = dict.fromkeys(row.split()[0] for found in rows.values() for row in found)
 
     def cell(name: str, method: str) -> str:
         if (nll := mean(rows[name], method, "NLL")) is None:
@@ -84,26 +83,35 @@ def scores_of_defaults(stage: str) -> Markdown:
         share = mean(rows[name], method, "coverage") or mean(rows[name], method, "accuracy")
         return f"{nll:.2f}, {share:.2f}, {mean(rows[name], method, 'sd') / truth[name]:.1f}"
 
-    order = [name for name in (*METHODS, "lastlayer", "reference") if name in methods]
-    return Markdown(table(["method", *rows], [[method, *(cell(name, method) for name in rows)] for method in order]))
+    return by_method(rows, cell)
 
 
 def coverages(stage: str) -> Markdown:
     """Coverage of 90 % intervals of methods with their defaults: the mean over splits, and the smallest."""
     rows = results("defaults")[stage]
-    methods = dict.fromkeys(row.split()[0] for found in rows.values() for row in found)
 
     def cell(name: str, method: str) -> str:
-        values = [row["coverage"] for key, row in rows[name].items() if key.split()[0] == method and "coverage" in row]
+        values = of_splits(rows[name], method, "coverage")
         return f"{sum(values) / len(values):.2f}, {min(values):.2f}" if values else ""
 
-    order = [name for name in (*METHODS, "reference") if name in methods]
+    return by_method(rows, cell)
+
+
+def by_method(rows: dict[str, Any], cell: Callable[[str, str], str]) -> Markdown:
+    """A row per measured method, and in it a cell per table."""
+    methods = {row.split()[0] for found in rows.values() for row in found}
+    order = [name for name in (*METHODS, "lastlayer", "reference") if name in methods]
     return Markdown(table(["method", *rows], [[method, *(cell(name, method) for name in rows)] for method in order]))
+
+
+def of_splits(found: dict[str, Any], method: str, score: str) -> list[float]:
+    """A score of a method on each split that has it."""
+    return [row[score] for name, row in found.items() if name.split()[0] == method and score in row]
 
 
 def mean(found: dict[str, Any], method: str, score: str) -> float | None:
     """The mean of a score over the splits that have it."""
-    values = [row[score] for name, row in found.items() if name.split()[0] == method and score in row]
+    values = of_splits(found, method, score)
     return sum(values) / len(values) if values else None
 
 

@@ -125,7 +125,7 @@ def bench(folder):
         }
         | {"method": laplace},
         ours.num_units: {"posterior": _counted()},
-        ours.slopes: {"posterior": posterior, "x": NUMBERS.x, "names": ["a", "b"], "output": 0},
+        ours.partial_effects: {"posterior": posterior, "x": NUMBERS.x, "names": ["a", "b"], "output": 0},
         ours.fidelity: {"posterior": curve, "reference": tb.bench.load_reference("curve")},
         ours.load_reference: {"path": "curve", "folder": "missing"},
         ours.make_reference: {"model": NAMED, "data": NUMBERS, "inputs": NUMBERS.x, "key": KEY, **reference, **quiet},

@@ -18,7 +18,7 @@ from tunbridge.inference.laplace.gaussian import StructuredGaussian
 from tunbridge.inference.point.lowrank import LowRankGaussian
 from tunbridge.inference.posteriors import Point, Posterior
 from tunbridge.inference.pruned import Pruned
-from tunbridge.inference.standardised import Standardised
+from tunbridge.inference.standardised import Standardised, inner
 from tunbridge.inference.vi.posterior import VariationalGaussian
 from tunbridge.model.likelihoods.base import OfClasses
 from tunbridge.model.model import Model
@@ -43,7 +43,7 @@ def signal_to_noise(posterior: Posterior) -> PyTree:
         A normal posterior over weights: `VariationalGaussian`, `LowRankGaussian` or `StructuredGaussian`, also pruned
         or `Standardised`. Correlations are ignored: each weight counts by its marginal variance.
     """
-    return _ratios(*_moments(_inner(posterior)))
+    return _ratios(*_moments(inner(posterior)))
 
 
 @checked
@@ -81,7 +81,7 @@ def prune_by_snr(posterior: Posterior, fraction: float, *, biases: bool = True) 
         Whether biases and the parameters of norms are counted and may be removed. False keeps them all, and needs a
         network whose layout gives the role of each parameter.
     """
-    return _outer(posterior, _prune(_inner(posterior), fraction, "snr", biases))
+    return _outer(posterior, _prune(inner(posterior), fraction, "snr", biases))
 
 
 @checked
@@ -95,7 +95,7 @@ def prune_by_magnitude(posterior: Posterior, fraction: float, *, biases: bool = 
     fraction, biases
         As in `prune_by_snr`.
     """
-    return _outer(posterior, _prune(_inner(posterior), fraction, "magnitude", biases))
+    return _outer(posterior, _prune(inner(posterior), fraction, "magnitude", biases))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,7 +142,7 @@ def pruning_curve(
     truth = posterior.model.likelihood.check(table.y)
     rows = []
     for fraction in fractions:
-        pruned = _prune(_inner(posterior), fraction, by, biases)
+        pruned = _prune(inner(posterior), fraction, by, biases)
         predictive = _outer(posterior, pruned).predict(table.x, key=key, num=num)
         if isinstance(posterior.model.likelihood, OfClasses):
             score = {"error": 1.0 - metrics.accuracy(predictive, truth)}
@@ -230,11 +230,6 @@ def _refuse_mixing(model: Model, params: Params) -> None:
             f"{type(model.prior).__name__}, which mixes them",
             "Fit with a prior of independent weights.",
         )
-
-
-def _inner(posterior: Posterior) -> Posterior:
-    """The posterior inside a `Standardised`; any other posterior itself."""
-    return posterior.posterior if isinstance(posterior, Standardised) else posterior
 
 
 def _outer(posterior: Posterior, pruned: Pruned) -> Posterior:

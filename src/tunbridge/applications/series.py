@@ -12,7 +12,7 @@ from tunbridge.core.declared import Count, as_floats, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.standardised import Standardised
+from tunbridge.inference.standardised import Standardised, inner
 from tunbridge.model.model import Model
 
 
@@ -36,7 +36,7 @@ def simulate(posterior: Posterior, recent: Any, steps: Count, *, key: Key, num: 
     num
         Number of paths.
     """
-    scaled = posterior.posterior if isinstance(posterior, Standardised) else posterior
+    scaled = inner(posterior)
     model, values = scaled.model, as_floats(recent, "recent")
     lags = model.example().shape[1]
     if values.ndim != 1 or len(values) < lags:

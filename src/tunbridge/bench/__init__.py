@@ -3,7 +3,7 @@
 from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
 from tunbridge.bench.baselines.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.beliefs.evidence import ModelRanking, rank_models
-from tunbridge.bench.beliefs.inputs import Needed, Slopes, drop_inputs, slopes
+from tunbridge.bench.beliefs.inputs import Needed, PartialEffects, drop_inputs, partial_effects
 from tunbridge.bench.beliefs.priors import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.beliefs.units import Units, num_units
 from tunbridge.bench.benchmark.board import page
@@ -52,6 +52,7 @@ __all__ = [
     "Leaderboard",
     "ModelRanking",
     "Needed",
+    "PartialEffects",
     "Problem",
     "Process",
     "Promise",
@@ -63,7 +64,6 @@ __all__ = [
     "Ridge",
     "Rows",
     "Sensitivity",
-    "Slopes",
     "SparseProcess",
     "Store",
     "Tally",
@@ -79,6 +79,7 @@ __all__ = [
     "make_reference",
     "num_units",
     "page",
+    "partial_effects",
     "plan",
     "prior_predictive",
     "published",
@@ -88,6 +89,5 @@ __all__ = [
     "run",
     "sbc",
     "sensitivity",
-    "slopes",
     "wide_kernel",
 ]

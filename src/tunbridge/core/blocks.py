@@ -12,6 +12,11 @@ def blocks(num: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, num)) for start in range(0, num, size))
 
 
+def evenly(num: int, most: int) -> np.ndarray:
+    """At most `most` of `num` indices, evenly spaced, the first and the last among them."""
+    return np.unique(np.linspace(0, num - 1, min(num, most)).round().astype(int))
+
+
 def few_sizes(num: int, least: int) -> int:
     """Size of a block for `num` rows: the next power of two, at least `least`, so that few sizes occur."""
     return max(least, 1 << (num - 1).bit_length())

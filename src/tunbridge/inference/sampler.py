@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.blocks import evenly
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import ConvergenceWarning, InputError, Result
 from tunbridge.core.tree import by_shape, unravel
@@ -72,6 +73,12 @@ def check_kept(run: Run, model: Model) -> None:
         model.check_inputs(jax.eval_shape(model.network.init, jax.random.key(0), model.example()), run.keep)
 
 
+def check_untempered(run: Run) -> None:
+    """Raise InputError for a temperature other than 1."""
+    if run.temperature != 1.0:
+        raise InputError("a temperature of 1", f"{run.temperature}", "Use tb.NUTS(), say.")
+
+
 def kept(run: Run, target: Target, position: Array) -> PyTree:
     """Return what a chain stores: its position, or with `Run.keep` the outputs at its inputs and the noise."""
     if run.keep is None:
@@ -106,7 +113,7 @@ def joined(
         outputs, noise = jax.device_put(draws)
         posterior: Chains | Recorded = Recorded(model, key, jnp.asarray(run.keep), outputs, noise, known, notes=notes)
     else:
-        rows = np.unique(np.linspace(0, data.num - 1, min(data.num, _INPUTS)).round().astype(int))
+        rows = evenly(data.num, _INPUTS)
         params, inputs = jax.device_put((unravel(shapes(model), draws), np.asarray(data.x)[rows]))
         posterior = Chains(model, key, params, known, inputs, notes=notes)
     if doubts := posterior.doubts():

@@ -78,10 +78,15 @@ class Standardised(Posterior):
         return self.posterior._by_chain()
 
 
+def inner(posterior: Posterior) -> Posterior:
+    """The posterior inside a `Standardised`; any other posterior itself."""
+    return posterior.posterior if isinstance(posterior, Standardised) else posterior
+
+
 def _in_units(function: Callable[[Any, Array], Parts], state: Any, x: Array) -> Parts:
-    inner, scaling = state
+    fitted, scaling = state
     shift, scale = (jnp.asarray(values)[None] for values in (scaling.x_shift, scaling.x_scale))
-    parts = function(inner, (x - shift) / scale)
+    parts = function(fitted, (x - shift) / scale)
     if scaling.y_shift is None:
         return parts
     shift, scale = (jnp.asarray(values)[None] for values in (scaling.y_shift, scaling.y_scale))

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tunbridge.core.blocks import evenly
 from tunbridge.core.declared import checked
 from tunbridge.core.types import Predictive
 from tunbridge.metrics.targets import PredictiveOfNumbers, column
@@ -23,7 +24,7 @@ def observed(
     """Plot the mean and central interval against observed y, with intervals that miss it highlighted (numbers)."""
     num, outputs = np.asarray(predictive.mean).shape
     check_output(output, outputs)
-    rows, values = _evenly_spaced(num), np.asarray(column(predictive, y))
+    rows, values = evenly(num, _MOST), np.asarray(column(predictive, y))
     lower, upper = (np.asarray(end)[rows, output] for end in predictive.interval(mass))
     mean, seen = np.asarray(predictive.mean)[rows, output], values[rows, output]
     axes = new_axes(axes)
@@ -48,14 +49,10 @@ def parts(predictive: Predictive, *, output: int = 0, axes: "Axes | None" = None
     axes = new_axes(axes)
     aleatoric, epistemic = (np.sqrt(part[:, output]) if numbers else part for part in both)
     order = np.argsort(-(both[0] + both[1])[:, output] if numbers else -(both[0] + both[1]))
-    order = order[_evenly_spaced(len(order))]
+    order = order[evenly(len(order), _MOST)]
     axes.plot(np.linspace(0, 100, len(order)), aleatoric[order], color=ORANGE, lw=1.2, label="aleatoric")
     axes.plot(np.linspace(0, 100, len(order)), epistemic[order], color=BLUE, lw=1.2, label="epistemic")
     axes.set(xlabel="rows, least certain first (%)", ylabel="standard deviation" if numbers else "nats")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False, fontsize="small")
     return axes
-
-
-def _evenly_spaced(num: int) -> np.ndarray:
-    return np.unique(np.linspace(0, num - 1, min(num, _MOST)).round().astype(int))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from tunbridge.core.blocks import evenly
 from tunbridge.core.tree import on_host
 from tunbridge.predict import marginals
 from tunbridge.predict.base import levels_of, targets, values_at
@@ -115,8 +116,7 @@ def _means(likelihood, outputs, noise):
 
 def some_components(outputs, noise):
     """Return at most 32 components, evenly spaced among all."""
-    num = outputs.shape[0]
-    chosen = np.unique(np.linspace(0, num - 1, min(num, MOST_COMPONENTS)).round().astype(int))
+    chosen = evenly(outputs.shape[0], MOST_COMPONENTS)
     return outputs[chosen], jax.tree.map(lambda leaf: leaf[chosen], noise)
 
 

@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import tunbridge as tb
-from tunbridge.bench import drop_inputs, num_units, slopes
+from tunbridge.bench import drop_inputs, num_units, partial_effects
 
 X = np.random.default_rng(0).normal(size=(30, 2)) * [1.0, 50.0]
 
@@ -21,9 +21,9 @@ def _linear(coefficients):
     return tb.Draws(model, jax.random.key(0), tb.Params(weights))
 
 
-def test_slopes_of_linear_networks_are_their_weights():
+def test_effects_of_linear_networks_are_their_weights():
     wanted = np.array([[1.0, 0.02], [2.0, -0.01], [-0.5, 0.03], [3.0, 0.04]])
-    found = slopes(_linear(wanted), X, names=["a", "b"])
+    found = partial_effects(_linear(wanted), X, names=["a", "b"])
     np.testing.assert_allclose(found.draws, wanted, rtol=2e-3, atol=1e-5)
     assert [row["P(> 0)"] for row in found.rows] == [0.75, 0.75]
     assert found.rows[0]["mean"] == pytest.approx(1.375, rel=1e-3)
@@ -33,11 +33,11 @@ def test_slopes_of_linear_networks_are_their_weights():
 def test_wrong_names_constant_inputs_and_outputs_are_refused():
     posterior = _linear(np.ones((2, 2)))
     with pytest.raises(tb.InputError, match="2 names"):
-        slopes(posterior, X, names=["a"])
+        partial_effects(posterior, X, names=["a"])
     with pytest.raises(tb.InputError, match="constant: x1"):
-        slopes(posterior, X * [1.0, 0.0])
+        partial_effects(posterior, X * [1.0, 0.0])
     with pytest.raises(tb.InputError, match="output below 1"):
-        slopes(posterior, X, output=1)
+        partial_effects(posterior, X, output=1)
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from scipy.special import expit
 from tunbridge.bench.beliefs.evidence import learn, refuse
 from tunbridge.bench.comparing.compare import as_rows
 from tunbridge.core import tables
+from tunbridge.core.blocks import evenly
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.declared import checked
 from tunbridge.core.errors import InputError
@@ -25,8 +26,8 @@ _STEP = 0.01
 
 
 @dataclasses.dataclass(frozen=True)
-class Slopes(tables.Table):
-    """The result of `slopes`: a row per input, and its draws."""
+class PartialEffects(tables.Table):
+    """The result of `partial_effects`: a row per input, and its draws."""
 
     caption = "average partial effects"
     sentences = ("Change of the prediction per unit of an input, averaged over rows; a value per network.",)
@@ -37,7 +38,9 @@ class Slopes(tables.Table):
 
 
 @checked
-def slopes(posterior: Posterior, x: Any, *, names: Sequence[str] | None = None, output: int = 0) -> Slopes:
+def partial_effects(
+    posterior: Posterior, x: Any, *, names: Sequence[str] | None = None, output: int = 0
+) -> PartialEffects:
     r"""Average partial effect of each input: its posterior mean, 95 % interval, and probability to be positive.
 
     .. math:: \frac{1}{n} \sum_i \frac{\partial f(x_i)}{\partial x_{ik}},
@@ -64,7 +67,7 @@ def slopes(posterior: Posterior, x: Any, *, names: Sequence[str] | None = None, 
     if not steps.all():
         constant = ", ".join(name for name, step in zip(names, steps, strict=True) if not step)
         raise InputError("inputs that vary", f"constant: {constant}", "Leave constant columns out.")
-    some = rows[np.unique(np.linspace(0, len(rows) - 1, min(len(rows), _ROWS)).round().astype(int))]
+    some = rows[evenly(len(rows), _ROWS)]
     moves = np.diag(steps)
     moved = some[None, None] + np.stack([moves, -moves])[:, :, None]
     functions = np.asarray(posterior.predict(moved.reshape(-1, rows.shape[1])).functions, np.float64)
@@ -78,7 +81,7 @@ def slopes(posterior: Posterior, x: Any, *, names: Sequence[str] | None = None, 
             float, (np.mean(values), *np.quantile(values, [0.025, 0.975]), (values > 0).mean())
         )
         table.append({"input": name, "mean": mean, "2.5 %": low, "97.5 %": high, "P(> 0)": positive})
-    return Slopes(table, draws)
+    return PartialEffects(table, draws)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ from typing import Any, cast
 
 import jax
 import numpy as np
+from numpyro.distributions import Distribution
 
 from tunbridge import diagnostics
 from tunbridge.core import tables
@@ -13,7 +14,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.inference.chains import Chains
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.standardised import Standardised
+from tunbridge.inference.standardised import inner
 from tunbridge.model.priors.exchangeable import Exchangeable
 
 _DRAWS = 20_000
@@ -44,7 +45,7 @@ def num_units(posterior: Posterior) -> Units:
     posterior
         Draws of `ReversibleJump`, also `Standardised`.
     """
-    chains = posterior.posterior if isinstance(posterior, Standardised) else posterior
+    chains = inner(posterior)
     prior = chains.model.prior
     if not isinstance(chains, Chains) or not isinstance(prior, Exchangeable) or not prior.discrete:
         raise InputError(
@@ -67,7 +68,7 @@ def num_units(posterior: Posterior) -> Units:
 def _prior(prior: Exchangeable, key: Key) -> list[float]:
     """Prior probabilities of 0, 1, ... units, averaged over alpha."""
     alpha = prior.alpha
-    if hasattr(alpha, "sample"):
+    if isinstance(alpha, Distribution):
         alpha = np.clip(np.asarray(alpha.sample(key, (_DRAWS,)), np.float64), 1e-9, 1.0 - 1e-7)
     numbers = range(cast(int, prior.units) + 1)
     return [float(np.mean(np.exp(prior.log_count(float(number), np.asarray(alpha))))) for number in numbers]

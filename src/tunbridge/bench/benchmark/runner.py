@@ -29,7 +29,7 @@ from tunbridge.core.errors import ConvergenceWarning, InputError
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
 from tunbridge.inference.posteriors import Posterior
-from tunbridge.inference.standardised import Standardised, fit_standardised
+from tunbridge.inference.standardised import fit_standardised, inner
 from tunbridge.model.model import Model
 
 logger = logging.getLogger(__name__)
@@ -250,8 +250,8 @@ def _learn(job: Job, train: Rows, row: dict[str, Any]) -> Posterior:
 
 def _spent(method: Method, meter: Meter, posterior: Posterior, rows: int) -> float:
     """Per-example gradients that a fit took; NaN if no steps were counted."""
-    inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
-    return method.gradients_spent(meter.steps, inner, rows) if meter.steps else float("nan")
+    fitted = inner(posterior)
+    return method.gradients_spent(meter.steps, fitted, rows) if meter.steps else float("nan")
 
 
 def learn(task: Task, method: Method, model: Model, rows: Rows, key: Key, meter: Meter) -> Posterior:

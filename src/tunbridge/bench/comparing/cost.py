@@ -18,7 +18,7 @@ from tunbridge.inference.linear.posterior import LinearLayer
 from tunbridge.inference.linear.variational import VariationalLayer
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.recorded import Recorded
-from tunbridge.inference.standardised import Standardised
+from tunbridge.inference.standardised import inner
 
 NOTHING = {"networks": float("nan"), "ms a row": float("nan"), "MB": float("nan")}
 """The costs of a method that failed."""
@@ -61,18 +61,18 @@ def _answer(predictive: Predictive, truth: np.ndarray) -> None:
 
 
 def _networks(posterior: Posterior) -> int:
-    inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
-    if isinstance(inner, Recorded):
-        return inner.shape[0] * inner.shape[1]
-    if inner.linear or isinstance(inner, Fitted | LinearLayer | VariationalLayer):
+    fitted = inner(posterior)
+    if isinstance(fitted, Recorded):
+        return fitted.shape[0] * fitted.shape[1]
+    if fitted.linear or isinstance(fitted, Fitted | LinearLayer | VariationalLayer):
         return 1
-    return jax.tree.leaves(inner.components(inner.key, None))[0].shape[0]
+    return jax.tree.leaves(fitted.components(fitted.key, None))[0].shape[0]
 
 
 def _megabytes(posterior: Posterior) -> float:
-    inner = posterior.posterior if isinstance(posterior, Standardised) else posterior
-    if isinstance(inner, Fitted):
-        return len(pickle.dumps(inner.learnt)) / 1e6
+    fitted = inner(posterior)
+    if isinstance(fitted, Fitted):
+        return len(pickle.dumps(fitted.learnt)) / 1e6
     with tempfile.TemporaryDirectory() as folder:
         try:
             posterior.save(folder)

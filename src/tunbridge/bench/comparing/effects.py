@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from tunbridge.core.blocks import evenly
 from tunbridge.inference.posteriors import Posterior
 
 _ROWS, _VALUES = 60, 15
@@ -63,7 +64,7 @@ def effect(
     levels
         The names of its levels, if it is categorical.
     """
-    rows = x[np.unique(np.linspace(0, len(x) - 1, min(len(x), _ROWS)).round().astype(int))]
+    rows = x[evenly(len(x), _ROWS)]
     settings = _settings(x[:, list(columns)], levels)
     made = np.repeat(rows[None], len(settings), axis=0)
     made[:, :, list(columns)] = settings[:, None, :]

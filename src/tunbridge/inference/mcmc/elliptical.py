@@ -12,7 +12,7 @@ from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel, size, unravel
 from tunbridge.core.types import Key, Params
 from tunbridge.inference.promises import Promises
-from tunbridge.inference.sampler import Info, Sampler, shapes
+from tunbridge.inference.sampler import Info, Sampler, check_untempered, shapes
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.durations import Run
 from tunbridge.runtime.loop import Options
@@ -62,8 +62,7 @@ class EllipticalSlice(Sampler):
             raise InputError(
                 "a prior that is normal given its scales", type(model.prior).__name__, "Use tb.NUTS(), say."
             )
-        if self.run.temperature != 1.0:
-            raise InputError("a temperature of 1", f"{self.run.temperature}", "Use tb.NUTS(), say.")
+        check_untempered(self.run)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> EllipticalState:
         """Initial state, with the log density at the start."""

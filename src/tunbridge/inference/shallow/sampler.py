@@ -5,7 +5,7 @@ from jax import Array
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
-from tunbridge.inference.sampler import Sampler
+from tunbridge.inference.sampler import Sampler, check_untempered
 from tunbridge.inference.shallow import form
 from tunbridge.inference.shallow.sweep import ShallowState
 from tunbridge.model.model import Model, Target
@@ -32,8 +32,7 @@ class SweepSampler(Sampler):
             raise InputError(
                 "an unknown number of units", "alpha=None", "Write priors.Exchangeable(alpha=0.5), or GibbsMetropolis."
             )
-        if self.run.temperature != 1.0:
-            raise InputError("a temperature of 1", f"{self.run.temperature}", "Use tb.NUTS(), say.")
+        check_untempered(self.run)
 
     def init(self, key: Key, target: Target, params: Params, batch: Data, warmup: Array) -> ShallowState:
         """Initial state."""

@@ -81,8 +81,8 @@ class Shallow(Module):
             "output": {"weight": jax.random.normal(key_output, (self.units, outputs)) / math.sqrt(self.units)},
         }
         if self.linear:
-            slopes = jax.random.normal(key_linear, (features, outputs)) / math.sqrt(features)
-            weights["linear"] = {"bias": jnp.zeros(outputs), "weight": slopes}
+            coefficients = jax.random.normal(key_linear, (features, outputs)) / math.sqrt(features)
+            weights["linear"] = {"bias": jnp.zeros(outputs), "weight": coefficients}
         return weights
 
     def hidden(self, weights: PyTree, x: Array) -> Array:
