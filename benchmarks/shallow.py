@@ -1,11 +1,11 @@
-"""Shallow networks: speed beside NUTS, series, needless inputs, linear coefficients, and which columns matter.
+"""Shallow networks: speed beside NUTS, series, inputs, linear coefficients, which columns matter, and six priors.
 
-    [TUNBRIDGE_DATA=FOLDER] python benchmarks/shallow.py [speed] [series] [inputs] [coverage] [selection]
+    [TUNBRIDGE_DATA=FOLDER] python benchmarks/shallow.py [PART ...]    (--help names the parts)
     -> benchmarks/results/shallow.json, one row at a time
 
 `speed` needs numpyro, which Tunbridge installs: the effective sample size of the function at 25 inputs, for each CPU
 second of a second fit, whose programs are compiled. All methods sample the same posterior of a fixed number of units,
-with known noise. `series` needs the folder series/ in FOLDER.
+with known noise. `series` and `priors` need the folder series/ in FOLDER, `boston` the folder uci/.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from record import put
 
 import tunbridge as tb
 from tunbridge.applications.series import simulate
-from tunbridge.diagnostics import ess_bulk
+from tunbridge.diagnostics import ess_bulk, rhat
 from tunbridge.inference.standardised import fit_standardised
 
 FOLDER = Path(os.environ.get("TUNBRIDGE_DATA", "."))
@@ -206,6 +206,36 @@ def inputs(simulations=50):
     )
 
 
+def worst_rhat(posterior, x):
+    """The largest R-hat of the function at inputs in the data's units."""
+    return float(rhat(np.asarray(posterior.posterior.functions(posterior.scaling.inputs(x)))[..., 0]).max())
+
+
+BOSTON = ("CRIM", "ZN", "INDUS", "CHAS", "NOX", "RM", "AGE", "DIS", "RAD", "TAX", "PTRATIO", "B", "LSTAT")
+
+
+def boston():
+    """Housing in Boston: numbers of units, average partial effects, and whether each input is needed."""
+    with np.load(FOLDER / "uci" / "boston.npz") as file:
+        x, y = file["x"], file["y"].reshape(-1)
+    posterior = fit_standardised(tb.ReversibleJump(), numbers(), x, y, key=jax.random.key(0), progress=False)
+    effects = tb.bench.partial_effects(posterior, x, names=BOSTON)
+    rows = tb.datasets.Scaling.of(x, y[:, None]).apply(tb.Data(x, y))
+    noise = tb.likelihoods.Gaussian(tb.priors.RootInverseGamma(2.0, 0.1))
+    model, method = tb.Model(tb.networks.Shallow(3), tb.priors.Exchangeable(), noise), tb.TemperedSMC(particles=1000)
+    dropped = tb.bench.drop_inputs(model, rows, key=jax.random.key(1), names=BOSTON, method=method)
+    keep(
+        "boston",
+        "report",
+        {
+            "units": [row["posterior"] for row in tb.bench.num_units(posterior).rows],
+            "R-hat": worst_rhat(posterior, x[::5]),
+            "effects": effects.rows,
+            "inputs": dropped.rows,
+        },
+    )
+
+
 # Linear coefficients beside a network for the rest
 
 
@@ -257,9 +287,89 @@ def selection(rows=100):
         keep("selection", str(num), found | {"difference of inclusion": float(off), "exact": exact, "drawn": drawn})
 
 
+# What the prior changes
+
+
+def six(inputs, units=3):
+    """Six priors of one network of one hidden layer, by those who proposed them: model and method.
+
+    Inputs and y are standardised. All noise is unknown. Of Lee's three the joint Jeffreys prior has the noise to the
+    power of the number of weights as well.
+    """
+    weights, network = units * (inputs + 1) + units + 1, tb.networks.MLP((units,))
+    free, nuts = dist.LogUniform(1e-3, 10.0), tb.NUTS(max_depth=6, run=tb.Run(4, 300, 300))
+    weak = tb.priors.RootInverseGamma(0.5, 0.05)
+    groups = {path: tb.priors.Normal(weak) for path in ("layers/0/weight", "layers/0/bias", "layers/1/weight")}
+    hyper = tb.priors.ByPath(groups, default=tb.priors.Normal(1.0))
+    mueller = tb.priors.Exchangeable(
+        output_variance=dist.InverseGamma(2.0, 1.0), hidden_precision=dist.Gamma(2.0, 2.0), linear_variance=1.0
+    )
+
+    def model(prior, noise, network=network):
+        return tb.Model(network, prior, tb.likelihoods.Gaussian(noise))
+
+    return {
+        "flat": (model(tb.priors.Flat(), free), nuts),
+        "Jeffreys, joint": (model(tb.priors.Jeffreys(), tb.priors.RootInverseGamma(weights / 2, 0.01)), nuts),
+        "Jeffreys, independent": (model(tb.priors.Jeffreys(), free), nuts),
+        "Müller and Rios Insua": (
+            model(mueller, tb.priors.RootInverseGamma(2.0, 0.1), tb.networks.Shallow(units, linear=False)),
+            tb.GibbsMetropolis(),
+        ),
+        "Neal": (model(hyper, weak), nuts),
+        "MacKay": (model(hyper, weak), tb.Laplace()),
+    }
+
+
+def small_tables():
+    """Three real tables of few inputs, so that the information of few weights is needed: two series, and diabetes."""
+    for name in ("lynx", "sunspots"):
+        rows = tb.datasets.lagged(SERIES[name][0](), 2)
+        yield name, np.asarray(rows.x), np.asarray(rows.y)[:, 0]
+    rows = tb.datasets.diabetes()
+    yield "diabetes", np.asarray(rows.x)[:, [0, 2, 3, 8]], np.asarray(rows.y)[:, 0]
+
+
+def priors(splits=3, most=200):
+    """Scores on held-out quarters of three tables, trained on at most so many rows."""
+    for name, x, y in small_tables():
+        for prior, (model, method) in six(x.shape[1]).items():
+            found, began = [], time.process_time()
+            for number in range(splits):
+                order = np.random.default_rng(number).permutation(len(y))
+                test, train = order[: len(y) // 4], order[len(y) // 4 :][:most]
+                posterior = fit_standardised(
+                    method, model, x[train], y[train], key=jax.random.key(number), progress=False
+                )
+                predictive = posterior.predict(x[test])
+                low, high = (np.asarray(end)[:, 0] for end in predictive.interval(0.9))
+                off, inside = np.asarray(predictive.mean)[:, 0] - y[test], (low <= y[test]) & (y[test] <= high)
+                log_probs = predictive.log_prob(y[test])
+                mixed = np.nan
+                if isinstance(posterior.posterior, tb.Chains):
+                    mixed = worst_rhat(posterior, x[test])
+                scores = np.sqrt(np.mean(off**2)), -np.mean(log_probs), np.mean(inside), np.mean(high - low)
+                found.append((*scores, mixed))
+            names = "RMSE", "NLL", "coverage", "width", "R-hat"
+            measures = dict(zip(names, np.mean(found, axis=0).tolist(), strict=True))
+            keep("priors", f"{name}, {prior}", measures | {"seconds": (time.process_time() - began) / splits})
+
+
+def curves():
+    """Forty points of a curve with a gap: the mean and 90 % of the functions under each prior."""
+    data = tb.datasets.curve(jax.random.key(0))
+    x, y, at = np.asarray(data.x), np.asarray(data.y)[:, 0], np.linspace(-3.0, 3.0, 120)[:, None]
+    for prior, (model, method) in six(1).items():
+        posterior = fit_standardised(method, model, x, y, key=jax.random.key(0), progress=False)
+        functions = np.asarray(posterior.predict(at).functions)[..., 0]
+        low, high = np.quantile(functions, [0.05, 0.95], axis=0)
+        found = {"x": at[:, 0], "mean": functions.mean(axis=0), "low": low, "high": high}
+        keep("curves", prior, {name: values.tolist() for name, values in found.items()})
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parts = {"speed": speed, "series": series, "inputs": inputs, "coverage": coverage, "selection": selection}
+    parts = {part.__name__: part for part in (speed, series, inputs, boston, coverage, selection, priors, curves)}
     parser.add_argument("parts", nargs="*", default=list(parts), help="which parts to measure")
     warnings.simplefilter("ignore", tb.ConvergenceWarning)
     for part in parser.parse_args().parts:

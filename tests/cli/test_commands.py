@@ -343,7 +343,11 @@ def test_a_likelihood_that_does_not_fit_the_target_is_refused_in_a_sentence(argu
 @pytest.mark.parametrize(
     ("option", "name", "said"),
     [
-        ("--prior", "magic", "a prior of normal, laplace, studentt, horseshoe, ard, matrixnormal, cauchy, "),
+        (
+            "--prior",
+            "magic",
+            "a prior of normal, laplace, studentt, horseshoe, ard, exchangeable, matrixnormal, cauchy, ",
+        ),
         ("--prior", "LogDensity", "got 'LogDensity', which needs function"),
         ("--likelihood", "magic", "a likelihood of gaussian, "),
     ],
@@ -393,3 +397,26 @@ def test_each_prior_fits_reports_and_predicts(name, tmp_path):
     code, said, error = call("predict", tmp_path / "run", tmp_path / "data.csv")
     assert (code, error) == (0, "")
     assert "p(" in said.splitlines()[0]
+
+
+def test_a_method_for_shallow_networks_is_given_its_model(tmp_path):
+    data = penguins(tmp_path / "data.csv")
+    rows = Rows.read(data, ["mass $g$"], parts=tb.ReversibleJump.parts, hidden="4")
+    assert rows.model.network == tb.networks.Shallow(4)
+    assert rows.model.prior.discrete
+    with pytest.raises(tb.InputError, match="one hidden layer"):
+        Rows.read(data, ["mass $g$"], parts=tb.ReversibleJump.parts, hidden="4,4")
+
+
+@pytest.mark.slow
+def test_shallow_networks_are_fitted_and_compared_from_the_command_line(tmp_path):
+    data = penguins(tmp_path / "data.csv")
+    for command, methods in (("fit", "reversiblejump"), ("compare", "gibbsmetropolis,map")):
+        option = "--method" if command == "fit" else "--methods"
+        arguments = ["-t", "mass $g$", "--ignore", "depth", "--ignore", "species", "--hidden", "4", "--quiet"]
+        code, _, error = call(command, data, *arguments, option, methods, "--out", tmp_path / command)
+        assert (code, error) == (0, "")
+        assert (tmp_path / command / "report.html").exists()
+    code, said, _ = call("predict", tmp_path / "fit", data)
+    assert code == 0
+    assert "mean" in said.splitlines()[0]

@@ -37,7 +37,7 @@ def test_every_listed_parameter_can_be_set_to_what_it_is():
         regressor = tb.BayesianRegressor(name, likelihood=tb.likelihoods.Gaussian(dist.Gamma(0.5, 1.0)))
         deep = regressor.get_params()
         assert regressor.set_params(**deep).method == tb.METHODS[name]()
-        assert regressor.network == tb.networks.MLP((50,))
+        assert regressor.network == tb.METHODS[name].parts.network(0, None)
         assert set(regressor.get_params()) == set(deep)
 
 

@@ -75,6 +75,21 @@ def test_the_density_is_that_of_y_with_the_known_noise_in_its_units():
         assert made.predict_quantiles(X, 0.5).shape == (40,)
 
 
+@pytest.mark.parametrize("method", [tb.GibbsMetropolis, tb.ReversibleJump])
+def test_methods_for_shallow_networks_bring_their_model(method):
+    """Nothing named but the method, and units of the one hidden layer: noise and coefficients as of least squares."""
+    short = method(run=tb.Run(2, 100, 100))
+    fitted = tb.BayesianRegressor(short, random_state=0).fit(X, Y)
+    assert isinstance(fitted.posterior_.posterior.model.network, tb.networks.Shallow)
+    assert fitted.score(X, Y) > 0.95
+    small = tb.BayesianRegressor(short, network=(3,), random_state=0)
+    assert small.get_params()["network__units"] == 3
+    with pytest.raises(tb.InputError, match="one hidden layer"):
+        tb.BayesianRegressor(short, network=(3, 3)).fit(X, Y)
+    with pytest.raises(tb.InputError, match="Shallow, Exchangeable and Gaussian"):
+        tb.BayesianRegressor(short, prior="normal").fit(X, Y)
+
+
 def test_columns_far_from_zero_and_constant_ones_do_no_harm():
     """Seconds since 1970 that spread by 100, of which float32 keeps nothing, and a column of 7s."""
     late = np.column_stack([X[:, 0] * 100 + 1.7e9, X[:, 1], np.full(40, 7.0)])

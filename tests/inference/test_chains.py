@@ -75,7 +75,7 @@ def test_the_summary_has_arviz_figures_of_functions_and_unknowns(exact):
     assert rows["noise/0"]["as"] == "value"
     text = str(summary)
     for words in (
-        "4 chains of 250 draws, mean acceptance 0.80, 7.0 gradients per draw, 0 divergent, E-BFMI",
+        "4 chains of 250 draws, mean acceptance 0.80, 7.0 evaluations per draw, 0 divergent, E-BFMI",
         "no reason",
     ):
         assert words in text

@@ -22,7 +22,7 @@ def compare(
     out: Annotated[Path, typer.Option("--out", "-o", help="write the report to this folder")] = Path("comparison"),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,
-    prior: options.PriorOption = "normal",
+    prior: options.PriorOption = None,
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
@@ -44,12 +44,14 @@ def compare(
     from tunbridge.bench.comparing.compare import named
     from tunbridge.cli.study import Rows
     from tunbridge.core.tables import to_text
+    from tunbridge.model.defaults import DENSE
 
     chosen = named([name.strip() for name in methods.split(",") if name.strip()] or None)
     rows = Rows.read(
         data,
         target,
         task=task,
+        parts=next((each.parts for each in chosen.values() if each.parts is not DENSE), DENSE),
         likelihood=likelihood,
         prior=prior,
         ignore=ignore,

@@ -18,7 +18,7 @@ def fit(
     ),
     task: options.TaskOption = None,
     likelihood: options.LikelihoodOption = None,
-    prior: options.PriorOption = "normal",
+    prior: options.PriorOption = None,
     ignore: options.Ignore = [],  # noqa: B006
     categorical: options.Categorical = [],  # noqa: B006
     drop_missing: options.DropMissing = False,
@@ -41,10 +41,12 @@ def fit(
     from tunbridge.cli.study import Rows, plain
     from tunbridge.core.tables import to_text
 
+    chosen = METHODS[method]()
     rows = Rows.read(
         data,
         target,
         task=task,
+        parts=chosen.parts,
         likelihood=likelihood,
         prior=prior,
         ignore=ignore,
@@ -56,7 +58,6 @@ def fit(
     )
     if not quiet:
         print("\n".join(rows.said()))
-    chosen = METHODS[method]()
     with folder.writing(overwrite):
         comparison = rows.judge(
             {method: chosen}, seed=seed, checkpoint=folder.checkpoint, progress=not quiet, seconds=seconds

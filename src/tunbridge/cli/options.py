@@ -24,11 +24,11 @@ LikelihoodOption = Annotated[
     ),
 ]
 PriorOption = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--prior",
-        help="prior over the weights: normal, laplace, studentt, horseshoe or ard, of unknown scale, or any other of "
-        "`tunbridge priors` that needs no arguments",
+        help="prior over the weights: normal, laplace, studentt, horseshoe, ard or exchangeable, of unknown scale, or "
+        "any other of `tunbridge priors` that needs no arguments (default: normal; exchangeable for shallow networks)",
     ),
 ]
 Ignore = Annotated[list[str], typer.Option(help="column to ignore; repeat for several")]
@@ -37,7 +37,10 @@ Categorical = Annotated[
 ]
 DropMissing = Annotated[bool, typer.Option("--drop-missing", help="ignore rows with missing values")]
 TestShare = Annotated[float, typer.Option(help="share of rows held out for testing")]
-Hidden = Annotated[str | None, typer.Option(help="units per hidden layer (default: 50; 50,50 above 5,000 rows)")]
+Hidden = Annotated[
+    str | None,
+    typer.Option(help="units per hidden layer (default: 50; 50,50 above 5,000 rows; 10 in shallow networks)"),
+]
 Seed = Annotated[int, typer.Option(help="seed of the random numbers")]
 Seconds = Annotated[
     float | None, typer.Option(help="limit on the training time of a fit in seconds, compilation excluded")

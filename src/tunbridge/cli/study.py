@@ -25,7 +25,6 @@ from tunbridge.model import defaults
 from tunbridge.model.likelihoods import Ordinal
 from tunbridge.model.likelihoods.base import OfClasses
 from tunbridge.model.model import Model
-from tunbridge.model.networks import MLP
 
 _FEWEST, _FEWEST_HELD = 10, 2
 
@@ -56,8 +55,9 @@ class Rows:
         targets: list[str],
         *,
         task: Task | None = None,
+        parts: defaults.Parts = defaults.DENSE,
         likelihood: str | None = None,
-        prior: str = "normal",
+        prior: str | None = None,
         ignore: Sequence[str] = (),
         categorical: Sequence[str] = (),
         drop_missing: bool = False,
@@ -65,9 +65,10 @@ class Rows:
         hidden: str | None = None,
         seed: int = 0,
     ) -> "Rows":
-        """Read and check a table, and split it at random."""
+        """Read and check a table, and split it at random; `parts` are those of the model that are not named."""
         family = None if likelihood is None else defaults.named_likelihood(likelihood)
-        weights = defaults.named_prior(prior)
+        weights = parts.prior() if prior is None else defaults.named_prior(prior)
+        widths = None if hidden is None else _widths(hidden)
         sheet = tables.read(path, categorical)
         table = sheet.table
         tables.require(table, [*targets, *ignore, *categorical], path)
@@ -85,7 +86,7 @@ class Rows:
         task = _task(task, likelihood, family, unique, table)
         encoding = Encoding.of(table, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(table.num_rows, test_share, seed)
-        model = Model(_network(hidden, len(train)), weights, _bound(family, encoding))
+        model = Model(parts.network(len(train), widths), weights, _bound(family, encoding, parts))
         left_out, notes = num - len(kept), sheet.notes
         return cls(path, table, kept + 1, encoding, model, train, test, left_out, sheet.conventions, notes)
 
@@ -194,16 +195,12 @@ def _task(
     return fits
 
 
-def _bound(family: Likelihood | None, encoding: Encoding) -> Likelihood:
+def _bound(family: Likelihood | None, encoding: Encoding, parts: defaults.Parts) -> Likelihood:
     """Return the likelihood, with its number of classes; the default one if none is named."""
     num = len(encoding.classes)
     if family is None:
-        return defaults.of_classes(num) if num else defaults.of_numbers()
+        return defaults.of_classes(num) if num else parts.of_numbers()
     return family.bind(family.check(jnp.asarray(np.arange(num)))) if num else family
-
-
-def _network(hidden: str | None, rows: int) -> MLP:
-    return defaults.network(rows) if hidden is None else MLP(_widths(hidden))
 
 
 def _widths(hidden: str) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import jax
 from jax import Array
@@ -11,6 +11,9 @@ if jax.__version__ == "0.10.2":
     raise ImportError("jax 0.10.2 gives wrong vmapped products on CPUs: pip install 'jax!=0.10.2'.")
 
 from numpyro.distributions import Distribution
+
+if TYPE_CHECKING:
+    from tunbridge.core.data import Data
 
 PyTree = Any
 Key = Array
@@ -76,6 +79,10 @@ class Prior(Protocol):
     @property
     def discrete(self) -> bool:
         """Whether the scales include a whole number, which only a method that changes it can infer."""
+        ...
+
+    def given(self, network: "Network", data: "Data") -> "Prior":
+        """The prior that knows the network and the data's inputs: itself unless its density depends on them."""
         ...
 
     def bind(self, weights: PyTree, layout: PyTree) -> "Prior":

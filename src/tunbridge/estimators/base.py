@@ -22,7 +22,6 @@ from tunbridge.inference.base import Method
 from tunbridge.inference.standardised import Standardised, fit_standardised
 from tunbridge.model import defaults
 from tunbridge.model.model import Model
-from tunbridge.model.networks import MLP
 
 
 class BayesianEstimator(BaseEstimator, abc.ABC):
@@ -76,10 +75,15 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
             except UnknownNameError:  # parameters may be read and set in any order; fit refuses the name
                 return given
         if name == "network" and (given is None or isinstance(given, list | tuple)):
-            return as_network(given)
+            return as_network(given, self._parts())
         if name == "prior" and given is None:
-            return defaults.prior()
+            return self._parts().prior()
         return given
+
+    def _parts(self) -> defaults.Parts:
+        """The default parts of a model for the method; those of most methods where it is not one."""
+        method = self._part("method")
+        return method.parts if isinstance(method, Method) else defaults.DENSE
 
     def predictive(self, X: Any) -> Predictive:
         """The predictive distribution at X, in the units of the data: `log_prob`, `epistemic`, `sample` and the rest.
@@ -92,7 +96,9 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
     def _learn(self, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None, likelihood: Likelihood) -> None:
         """Fit the standardised model to the distinct rows with positive weight."""
         rows = distinct(x, y, weight)
-        network, prior = as_network(self.network, len(rows[0])), as_prior(self.prior)
+        method = self._resolved()
+        network = as_network(self.network, method.parts, len(rows[0]))
+        prior = method.parts.prior() if self.prior is None else as_prior(self.prior)
         if len(rows[0]) < 2:
             raise InputError(
                 "at least 2 distinct rows with positive weight",
@@ -104,7 +110,7 @@ class BayesianEstimator(BaseEstimator, abc.ABC):
         except (ValueError, TypeError) as error:
             raise InputError("random_state= as a seed or a RandomState", shown(self.random_state), "Use 0.") from error
         self.posterior_: Standardised = fit_standardised(
-            self._resolved(),
+            method,
             Model(network, prior, likelihood),
             *rows,
             key=jax.random.key(seed),
@@ -128,10 +134,8 @@ _NAMED = {
 }
 
 
-def as_prior(given: str | Prior | None) -> Prior:
-    """Return `given` as a prior: a prior unchanged, the prior of a name, None as the default prior."""
-    if given is None:
-        return defaults.prior()
+def as_prior(given: str | Prior) -> Prior:
+    """Return `given` as a prior: a prior unchanged, or the prior of a name."""
     return defaults.named_prior(given) if isinstance(given, str) else given
 
 
@@ -142,13 +146,13 @@ def as_likelihood(given: str | Likelihood | None, default: Likelihood) -> Likeli
     return defaults.named_likelihood(given) if isinstance(given, str) else given
 
 
-def as_network(given: Any, rows: int = 0) -> Network:
-    """Return `given` as a network: a network unchanged, hidden units as an `MLP`, None as the default."""
+def as_network(given: Any, parts: defaults.Parts, rows: int = 0) -> Network:
+    """Return `given` as a network: a network unchanged; hidden units, or None, as the default of these parts."""
     if given is None:
-        return defaults.network(rows)
+        return parts.network(rows, None)
     if isinstance(given, list | tuple):
         if all(isinstance(units, int | np.integer) and not isinstance(units, bool) and units > 0 for units in given):
-            return MLP(tuple(int(units) for units in given))
+            return parts.network(rows, tuple(int(units) for units in given))
     elif isinstance(given, Network) and not isinstance(given, type):
         return given
     expected = "network= as a network, or the units of its hidden layers as positive whole numbers"

@@ -8,7 +8,6 @@ from sklearn.utils.validation import validate_data
 
 from tunbridge.core.errors import InputError
 from tunbridge.estimators.base import BayesianEstimator, as_likelihood, weights
-from tunbridge.model import defaults
 from tunbridge.model.likelihoods.base import OfCounts, OfNumbers
 
 
@@ -24,7 +23,8 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     method
         A name in `tunbridge.METHODS`, or a method.
     network
-        A network, or the units of its hidden layers; None is ``(50,)``, or above 5,000 rows ``(50, 50)``.
+        A network, or the units of its hidden layers; None is ``(50,)``, or above 5,000 rows ``(50, 50)``. Methods for
+        shallow networks, such as "gibbsmetropolis", have a network, prior and likelihood of their own instead of None.
     prior
         Prior over the weights, or a name that ``tunbridge fit --prior`` takes, such as "horseshoe"; None is
         ``Normal(fan_in(dist.LogNormal(0.0, 0.5)))``, with an unknown scale around 1.
@@ -59,7 +59,7 @@ class BayesianRegressor(RegressorMixin, BayesianEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Fit to X (points, features) and y (points,) or (points, outputs); a weight counts copies of its row."""
         x, y = validate_data(self, X, y, dtype=np.float64, multi_output=True, y_numeric=True)
-        likelihood = as_likelihood(self.likelihood, defaults.of_numbers())
+        likelihood = as_likelihood(self.likelihood, self._parts().of_numbers())
         if not isinstance(likelihood, OfNumbers | OfCounts):
             raise InputError(
                 "a likelihood of numbers or counts",

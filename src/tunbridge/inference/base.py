@@ -26,8 +26,9 @@ from tunbridge.inference.chains import Chains
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.inference.promises import Promises, Spreads, caution
 from tunbridge.inference.recorded import Recorded
+from tunbridge.model import defaults
 from tunbridge.model.model import Model, Target
-from tunbridge.model.priors.improper import improper
+from tunbridge.model.priors.noninformative import improper
 from tunbridge.runtime import compiler, programs
 from tunbridge.runtime.clock import Clock
 from tunbridge.runtime.durations import BATCH, RUN, TRAIN, Run, Train, complete_default
@@ -51,6 +52,8 @@ class Method(Module):
     """What the method promises on the exact problems, as `tunbridge.bench.PROMISES` lists it."""
     discrete: ClassVar[bool] = False
     """Whether it infers unknown whole numbers, such as a number of units."""
+    parts: ClassVar[defaults.Parts] = defaults.DENSE
+    """The model that estimators and commands give it where none is named."""
     spreads: ClassVar[Spreads] = {}
     """How wide it was with its defaults on real tables; where that is far from 1, `fit` adds a note."""
 

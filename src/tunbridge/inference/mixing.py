@@ -177,7 +177,7 @@ def _facts(chains: Any) -> str:
     if "acceptance" in stats:
         facts.append(f"mean acceptance {np.mean(stats['acceptance']):.2f}")
     if "gradients" in stats:
-        facts.append(f"{np.mean(stats['gradients']):.1f} gradients per draw")
+        facts.append(f"{np.mean(stats['gradients']):.1f} evaluations per draw")
     if "divergent" in stats:
         facts.append(f"{np.sum(stats['divergent']):,} divergent")
     if "energy" in stats:

@@ -62,7 +62,7 @@ class Model(Module):
         row = jax.ShapeDtypeStruct(data.x.shape[1:], data.x.dtype)
         model = dataclasses.replace(self, network=network, likelihood=likelihood, inputs=row)
         weights = jax.eval_shape(model.network.init, jax.random.key(0), data.x)
-        prior = model.prior.bind(weights, model.network.layout(weights))
+        prior = model.prior.given(network, data).bind(weights, network.layout(weights))
         model = dataclasses.replace(model, prior=prior)
         model.check_inputs(weights, data.x, num)
         return model, Data(data.x, y, data.weight)

@@ -46,6 +46,11 @@ def linear(prior=1.0, likelihood=UNKNOWN, hidden=()):
     return tb.Model(tb.networks.MLP(hidden), tb.priors.Normal(prior), likelihood)
 
 
+def test_features_are_what_the_last_layer_sees():
+    posterior = layer(linear(likelihood=tb.likelihoods.Gaussian(0.5), hidden=(4,)), tb.Data(X, Y))
+    np.testing.assert_allclose(posterior.features(X), phi_of(posterior, X), rtol=1e-5, atol=1e-6)
+
+
 def test_without_hidden_layers_it_is_the_exact_linear_problem(x64):
     exact = PROBLEMS["linear"]()
     posterior = layer(exact.model, exact.data)

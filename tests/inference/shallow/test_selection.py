@@ -48,6 +48,23 @@ def test_gibbs_sampling_is_enumeration(columns, spike, key):
     assert len(draws.rows) == columns
 
 
+@pytest.mark.parametrize("units", [3, pytest.param(11, marks=pytest.mark.slow)])
+def test_units_of_a_last_layer_are_chosen_as_by_enumeration(units, key):
+    """B23: the units and the constant of a trained layer, whose models Gibbs sampling gives within 0.01."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    y = np.sin(2 * x[:, 0]) + 0.3 * rng.normal(size=60)
+    model = tb.Model(tb.networks.MLP((units,)), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.3))
+    trained = tb.NeuralLinear(tb.MAP(train=tb.Train(200))).fit(model, (x, y), key=key, progress=False)
+    columns = trained.features(x)
+    exact = enumerated(columns, y, sigma=0.3)
+    draws = sampled(columns, y, sigma=0.3, key=key, num=60_000)
+    codes = draws.models @ (1 << np.arange(units + 1))
+    shares = np.bincount(codes, minlength=2 ** (units + 1)) / len(codes)
+    assert exact.models.shape[1] == units + 1
+    np.testing.assert_allclose(shares, exact.probabilities, atol=0.01)
+
+
 REFUSED = {
     "columns": {"columns": np.ones(3)},
     "at most 20 columns": {"columns": np.ones((3, 21))},

@@ -120,6 +120,14 @@ class LinearLayer(Posterior):
         covariance = (noise * spread)[:, :, None] * np.eye(mean.shape[1])[None]
         return NormalPredictive(draws, *jax.device_put((mean, covariance, noise)))
 
+    @checked
+    @programs.unforked
+    def features(self, x: Any) -> np.ndarray:
+        """Inputs of the last layer at x, (points, features); the last is the constant, if the layer has a bias."""
+        function = partial(features.evaluate, self.model, self.model.weights(self.params))
+        _, phi = features.blockwise(function, check_x(x), len(self.solved.mean))
+        return phi[:, 0]
+
     def prepared(self) -> tuple[Callable[[Any, Array], Parts], Any]:
         """As `Posterior.prepared`, in one pass: outputs, and their variances in closed form."""
         noise = self.family.variance(self.moments, self.solved, self.noise)

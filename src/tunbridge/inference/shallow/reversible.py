@@ -9,6 +9,7 @@ from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
 from tunbridge.inference.shallow.sampler import SweepSampler
 from tunbridge.inference.shallow.sweep import ShallowState
+from tunbridge.model import defaults
 from tunbridge.model.model import Target
 
 
@@ -30,6 +31,7 @@ class ReversibleJump(SweepSampler):
     """
 
     discrete: ClassVar[bool] = True
+    parts: ClassVar[defaults.Parts] = defaults.COUNTED
     promises: ClassVar[Promises] = {  # networks of one form alone
         "linear": ("refused",),
         "linear_unknown": ("refused",),

@@ -1,5 +1,7 @@
 """What the samplers of shallow networks share: their step is a sweep over all unknowns, without gradients."""
 
+from typing import ClassVar
+
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
@@ -8,6 +10,7 @@ from tunbridge.core.types import Key, Params
 from tunbridge.inference.sampler import Sampler, check_untempered
 from tunbridge.inference.shallow import form
 from tunbridge.inference.shallow.sweep import ShallowState
+from tunbridge.model import defaults
 from tunbridge.model.model import Model, Target
 from tunbridge.runtime.durations import Run
 from tunbridge.runtime.loop import Options
@@ -15,6 +18,8 @@ from tunbridge.runtime.loop import Options
 
 class SweepSampler(Sampler):
     """A sampler of `networks.Shallow` under `priors.Exchangeable` with normal noise."""
+
+    parts: ClassVar[defaults.Parts] = defaults.SHALLOW
 
     acceptance: float = 0.3
     run: Run = Run(warmup=1000, draws=1000, thin=10)

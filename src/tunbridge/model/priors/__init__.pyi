@@ -19,13 +19,16 @@ from tunbridge.model.priors.exchangeable import Exchangeable as Exchangeable
 from tunbridge.model.priors.hierarchical import Hierarchical as Hierarchical
 from tunbridge.model.priors.filters import FilterGroups as FilterGroups
 from tunbridge.model.priors.gates import Gates as Gates
-from tunbridge.model.priors.improper import LogUniform as LogUniform
+from tunbridge.model.priors.noninformative import Flat as Flat
+from tunbridge.model.priors.noninformative import Jeffreys as Jeffreys
+from tunbridge.model.priors.noninformative import LogUniform as LogUniform
 from tunbridge.model.priors.density import LogDensity as LogDensity
 from tunbridge.model.priors.paths import ByPath as ByPath
 from tunbridge.model.priors.base import AbstractPrior as AbstractPrior
 from tunbridge.model.priors.base import FanIn as FanIn
 from tunbridge.model.priors.base import Independent as Independent
 from tunbridge.model.priors.base import fan_in as fan_in
+from tunbridge.model.priors.noninformative import information as information
 from tunbridge.model.priors.marginals import influence as influence
 from tunbridge.model.priors.marginals import log_marginal as log_marginal
 from tunbridge.model.priors.matrix import Smooth as Smooth

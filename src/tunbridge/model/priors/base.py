@@ -12,10 +12,11 @@ import numpyro.distributions as dist
 from jax import Array
 from numpyro.distributions import Distribution
 
+from tunbridge.core.data import Data
 from tunbridge.core.declared import Module
 from tunbridge.core.errors import InputError
 from tunbridge.core.tree import ravel, size, unravel
-from tunbridge.core.types import Key, Prior, PyTree, Scalar
+from tunbridge.core.types import Key, Network, Prior, PyTree, Scalar
 from tunbridge.model import transforms
 from tunbridge.model.networks import layout as axes
 
@@ -40,6 +41,10 @@ class AbstractPrior(Module):
     def discrete(self) -> bool:
         """Whether the scales include a whole number."""
         return False
+
+    def given(self, network: Network, data: Data) -> Prior:
+        """Return self: the density depends on the weights alone."""
+        return self
 
     def bind(self, weights: PyTree, layout: PyTree) -> Prior:
         """Return self: the weights leave nothing to settle."""
