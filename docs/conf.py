@@ -8,6 +8,8 @@ from sphinx.util.parallel import make_chunks
 import tunbridge
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a page per core: LAPACK's threads would wait for each other,
+os.environ["XLA_FLAGS"] = "--xla_cpu_parallel_codegen_split_count=1"  # and nothing compiles in parallel
 shared = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]  # figures.py and forty.py, for the pages
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, shared))
 

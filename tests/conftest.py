@@ -12,6 +12,7 @@ from importlib.metadata import version
 import jax
 import matplotlib
 import pytest
+import threadpoolctl
 
 from memory import bound_memory
 from tunbridge.runtime import programs
@@ -20,9 +21,11 @@ os.environ.setdefault("KERAS_BACKEND", "jax")
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 if version("jaxlib") < "0.11":  # later ones have no other way to emit loops
     os.environ["XLA_FLAGS"] += " --xla_cpu_use_fusion_emitters=false"
+os.environ["XLA_FLAGS"] += " --xla_cpu_parallel_codegen_split_count=1"  # there is a worker per core already
 programs.keep_in_processes()
 programs.keep()
 matplotlib.use("Agg")
+threadpoolctl.threadpool_limits(1)  # a worker per core: LAPACK's threads would wait for each other
 _QUICKLY = os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] == "1"
 jax.config.update("jax_disable_most_optimizations", _QUICKLY)
 jax.config.update("jax_numpy_rank_promotion", "raise")

@@ -75,13 +75,16 @@ def test_the_density_is_that_of_y_with_the_known_noise_in_its_units():
         assert made.predict_quantiles(X, 0.5).shape == (40,)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [tb.GibbsMetropolis, tb.ReversibleJump])
-def test_methods_for_shallow_networks_bring_their_model(method):
-    """Nothing named but the method, and units of the one hidden layer: noise and coefficients as of least squares."""
-    short = method(run=tb.Run(2, 100, 100))
-    fitted = tb.BayesianRegressor(short, random_state=0).fit(X, Y)
+def test_a_method_for_shallow_networks_fits_where_nothing_else_is_named(method):
+    fitted = tb.BayesianRegressor(method(run=tb.Run(2, 100, 100)), random_state=0).fit(X, Y)
     assert isinstance(fitted.posterior_.posterior.model.network, tb.networks.Shallow)
     assert fitted.score(X, Y) > 0.95
+
+
+def test_methods_for_shallow_networks_bring_their_model():
+    short = tb.GibbsMetropolis(run=tb.Run(2, 100, 100))
     small = tb.BayesianRegressor(short, network=(3,), random_state=0)
     assert small.get_params()["network__units"] == 3
     with pytest.raises(tb.InputError, match="one hidden layer"):

@@ -13,6 +13,7 @@ import numpy as np
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
+from tunbridge.core.linalg import few_threads
 from tunbridge.core.tree import strong
 from tunbridge.core.types import Key, PyTree
 from tunbridge.runtime.checkpoint import Checkpoint
@@ -82,7 +83,7 @@ def run(
     lanes = [Lane(*part, method, target, rows, size, plan, split_keys, init) for part in spread(len(keys))]
     refuse_too_large(lanes)
     checkpoints = _checkpoints(options.checkpoint, len(lanes), method, target, data, plan, keys, init)
-    with Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:
+    with few_threads(), Bar(type(method).__name__, plan.steps * len(lanes), options.progress) as bar:
         for lane, checkpoint in zip(lanes, checkpoints, strict=True):
             lane.begin(checkpoint)
         if resumed := sum(lane.step for lane in lanes):

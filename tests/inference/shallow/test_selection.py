@@ -48,7 +48,8 @@ def test_gibbs_sampling_is_enumeration(columns, spike, key):
     assert len(draws.rows) == columns
 
 
-@pytest.mark.parametrize("units", [3, pytest.param(11, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("units", [3, 11])
 def test_units_of_a_last_layer_are_chosen_as_by_enumeration(units, key):
     """B23: the units and the constant of a trained layer, whose models Gibbs sampling gives within 0.01."""
     rng = np.random.default_rng(0)

@@ -42,13 +42,14 @@ def test_the_information_is_that_of_differences_and_of_the_likelihoods_curvature
     network = tb.networks.MLP((3,), outputs=2)
     rows = np.random.default_rng(0)
     data = tb.Data(rows.normal(size=(15, 2)), np.zeros((15, 2)), rows.uniform(0.5, 2.0, size=15))
-    weights = network.init(key, data.x)
+    weights = jax.jit(network.init)(key, data.x)
     found = tb.priors.information(network, weights, data)
     at, step = np.asarray(ravel(weights)), 1e-6
     roots = np.sqrt(np.asarray(data.weight))[:, None]
 
+    @jax.jit
     def outputs(position):
-        return (np.asarray(network.apply(unravel(weights, jnp.asarray(position)), data.x)) * roots).ravel()
+        return (network.apply(unravel(weights, position), data.x) * roots).ravel()
 
     moves = step * np.eye(len(at))
     columns = np.stack([(outputs(at + move) - outputs(at - move)) / (2 * step) for move in moves], axis=1)
@@ -60,18 +61,21 @@ def test_the_information_is_that_of_differences_and_of_the_likelihoods_curvature
         off = network.apply(unravel(weights, position), data.x) - y
         return 0.5 * jnp.sum(jnp.asarray(data.weight)[:, None] * off**2)
 
-    np.testing.assert_allclose(found, jax.hessian(loss)(jnp.asarray(at)), rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(found, jax.jit(jax.hessian(loss))(jnp.asarray(at)), rtol=1e-8, atol=1e-9)
 
 
 def test_jeffreys_density_is_the_root_of_the_determinant_times_the_flat_one(key, x64):
     network = tb.networks.MLP((2,), outputs=1)
     prior, weights, layout = _given(tb.priors.Jeffreys(3.0), network)
     flat, data = tb.priors.Flat(3.0), tb.Data(INPUTS, np.zeros(12))
-    heights = []
-    for at in jax.random.normal(key, (5, ravel(weights).size)):
+
+    @jax.jit
+    def off(at):
         raw = unravel(weights, at)
         _, volume = jnp.linalg.slogdet(tb.priors.information(network, flat.weights(raw, (), layout), data))
-        heights.append(float(prior.log_prob(raw, (), layout) - flat.log_prob(raw, (), layout) - 0.5 * volume))
+        return prior.log_prob(raw, (), layout) - flat.log_prob(raw, (), layout) - 0.5 * volume
+
+    heights = [float(off(at)) for at in jax.random.normal(key, (5, ravel(weights).size))]
     np.testing.assert_allclose(heights, 0.0, atol=1e-9)
 
 
@@ -86,7 +90,7 @@ def test_jeffreys_prior_does_not_depend_on_how_the_weight_is_written(x64):
         assert (np.abs(one - other / np.trapezoid(other, grid)).max() < 1e-5) == same
 
 
-@pytest.mark.parametrize("prior", [tb.priors.Flat(2.0), tb.priors.Jeffreys(2.0)])
+@pytest.mark.parametrize("prior", [tb.priors.Flat(2.0), pytest.param(tb.priors.Jeffreys(2.0), marks=pytest.mark.slow)])
 def test_draws_have_the_density(prior, key):
     """Kolmogorov-Smirnov at level 1e-3, with a fixed key: draws of a weight against the density on a grid."""
     bound, weights, layout = _given(prior, _one(lambda w, x: jnp.tanh(x @ w)))
@@ -97,6 +101,7 @@ def test_draws_have_the_density(prior, key):
     assert stats.kstest(drawn, lambda w: np.interp(w, grid, mass / mass[-1])).pvalue > 1e-3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("prior", [tb.priors.Flat(3.0), tb.priors.Jeffreys(3.0)])
 def test_a_sampler_finds_the_posterior_of_quadrature(prior, key):
     """The mean within 4 Monte Carlo errors, the sd within 10 %: false alarms below 0.1 %, with a fixed key."""
@@ -122,6 +127,7 @@ def test_the_two_jeffreys_priors_of_the_noise_are_powers(x64):
         np.testing.assert_allclose(np.diff(heights), -power * np.diff(np.log(sigma)), atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_model_that_knows_its_inputs_is_saved_and_read(key, tmp_path):
     model = tb.Model(tb.networks.MLP((2,), outputs=1), tb.priors.Jeffreys((5.0, 3.0)), tb.likelihoods.Gaussian(0.3))
     x, y = np.asarray(INPUTS), np.sin(INPUTS[:, 0])
