@@ -220,10 +220,9 @@ def boston():
         x, y = file["x"], file["y"].reshape(-1)
     posterior = fit_standardised(tb.ReversibleJump(), numbers(), x, y, key=jax.random.key(0), progress=False)
     effects = tb.bench.partial_effects(posterior, x, names=BOSTON)
-    rows = tb.datasets.Scaling.of(x, y[:, None]).apply(tb.Data(x, y))
     noise = tb.likelihoods.Gaussian(tb.priors.RootInverseGamma(2.0, 0.1))
     model, method = tb.Model(tb.networks.Shallow(3), tb.priors.Exchangeable(), noise), tb.TemperedSMC(particles=1000)
-    dropped = tb.bench.drop_inputs(model, rows, key=jax.random.key(1), names=BOSTON, method=method)
+    dropped = tb.bench.drop_inputs(model, (x, y), key=jax.random.key(1), names=BOSTON, method=method)
     keep(
         "boston",
         "report",

@@ -119,6 +119,17 @@ def test_a_sampler_finds_the_posterior_of_quadrature(prior, key):
     assert drawn.std() == pytest.approx(np.sqrt(np.average((grid - mean) ** 2, weights=mass)), rel=0.1)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["hmc", "mala", "mclmc", "randomwalk", "temperedsmc", "sgld", "sghmc", "sgnht"])
+def test_every_sampler_takes_it(name, key):
+    """Twenty rows of a curve are followed; NUTS is compared with quadrature above."""
+    model = tb.Model(tb.networks.MLP((2,)), tb.priors.Jeffreys(3.0), tb.likelihoods.Gaussian(0.3))
+    x = np.linspace(-2.0, 2.0, 20)[:, None]
+    y = np.tanh(1.5 * x[:, 0])
+    posterior = tb.METHODS[name]().fit(model, (x, y), key=key, progress=False)
+    assert np.mean((np.asarray(posterior.predict(x).mean)[:, 0] - y) ** 2) < 0.05
+
+
 def test_the_two_jeffreys_priors_of_the_noise_are_powers(x64):
     """Independence: p(sigma) ~ 1 / sigma; joint with seven weights: 1 / sigma^8, as the rate goes to 0."""
     sigma = np.array([0.5, 1.0, 3.0])
