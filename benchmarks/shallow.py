@@ -27,6 +27,7 @@ import tunbridge as tb
 from tunbridge.applications.series import simulate
 from tunbridge.diagnostics import ess_bulk, rhat
 from tunbridge.inference.standardised import fit_standardised
+from tunbridge.model import transforms
 
 FOLDER = Path(os.environ.get("TUNBRIDGE_DATA", "."))
 SIGMA = 0.3
@@ -329,10 +330,17 @@ def small_tables():
     yield "diabetes", np.asarray(rows.x)[:, [0, 2, 3, 8]], np.asarray(rows.y)[:, 0]
 
 
+def start(posterior, model):
+    """Weights and noise of one draw, the noise in the coordinates of another model's prior of it."""
+    drawn = jax.tree.map(lambda leaf: leaf[0], posterior.sample(jax.random.key(0), 1))
+    sigma = posterior.model.likelihood.sigma(drawn.noise)
+    return tb.Params(drawn.weights, (), transforms.real(model.likelihood.numbers, sigma))
+
+
 def priors(splits=3, most=200):
     """Scores on held-out quarters of three tables, trained on at most so many rows.
 
-    Chains under Jeffreys priors start from draws of the flat prior's posterior.
+    Chains under Jeffreys priors start from a draw of the flat prior's posterior.
     """
     for name, x, y in small_tables():
         flat = []
@@ -348,7 +356,7 @@ def priors(splits=3, most=200):
                     y[train],
                     key=jax.random.key(number),
                     progress=False,
-                    init=flat[number] if prior.startswith("Jeffreys") else None,
+                    init=start(flat[number], model) if prior.startswith("Jeffreys") else None,
                 )
                 if prior == "flat":
                     flat.append(posterior.posterior)
