@@ -55,6 +55,7 @@ def plots(_):
     normal = {"mean": [0.0, 1.0], "covariance": np.eye(2), "masses": (0.5,), "label": "a", "color": "red"}
     ranks = tb.diagnostics.Calibration({"f": np.linspace(0, 1, 20)}, {"f": np.full(20, 50)})
     functions = {"model": NAMED, "x": np.linspace(-1, 1, 5), "key": KEY, "num": 3}
+    followed = tb.bench.PartialFunction("a", np.arange(3.0), np.ones((4, 3)), np.arange(2.0), np.ones(2))
     ours = tb.plots
     arguments = {
         ours.averaging: {"predictive": tb.Mixture(numbers.model, KEY, (numbers, numbers)).predict(NUMBERS.x)},
@@ -68,6 +69,7 @@ def plots(_):
         ours.evidence: {"ranking": tb.bench.ModelRanking(rows, (), {}, None)},
         ours.influence: priors,
         ours.observed: of_numbers | {"output": 0, "mass": 0.5},
+        ours.partial_function: {"found": followed, "masses": (0.5,)},
         ours.parts: {"predictive": regression, "output": 0},
         ours.path: {"means": np.zeros((3, 2)), "covariances": np.tile(np.eye(2), (3, 1, 1)), "mass": 0.5},
         ours.prior_functions: functions,
@@ -126,6 +128,8 @@ def bench(folder):
         | {"method": laplace},
         ours.num_units: {"posterior": _counted()},
         ours.partial_effects: {"posterior": posterior, "x": NUMBERS.x, "names": ["a", "b"], "output": 0},
+        ours.partial_function: {"posterior": posterior, "data": NUMBERS, "feature": 1}
+        | {"name": "b", "output": 0, "num": 3},
         ours.fidelity: {"posterior": curve, "reference": tb.bench.load_reference("curve")},
         ours.load_reference: {"path": "curve", "folder": "missing"},
         ours.make_reference: {"model": NAMED, "data": NUMBERS, "inputs": NUMBERS.x, "key": KEY, **reference, **quiet},

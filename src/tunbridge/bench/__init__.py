@@ -3,7 +3,14 @@
 from tunbridge.bench.baselines import BASELINES, Boosting, CalibratedMAP, Fitted, Process, Ridge
 from tunbridge.bench.baselines.processes import ExactProcess, FittedProcess, SparseProcess, WideKernel, wide_kernel
 from tunbridge.bench.beliefs.evidence import ModelRanking, rank_models
-from tunbridge.bench.beliefs.inputs import Needed, PartialEffects, drop_inputs, partial_effects
+from tunbridge.bench.beliefs.inputs import (
+    Needed,
+    PartialEffects,
+    PartialFunction,
+    drop_inputs,
+    partial_effects,
+    partial_function,
+)
 from tunbridge.bench.beliefs.priors import Beliefs, Ranking, Sensitivity, prior_predictive, rank_priors, sensitivity
 from tunbridge.bench.beliefs.units import Units, num_units
 from tunbridge.bench.benchmark.board import page
@@ -53,6 +60,7 @@ __all__ = [
     "ModelRanking",
     "Needed",
     "PartialEffects",
+    "PartialFunction",
     "Problem",
     "Process",
     "Promise",
@@ -80,6 +88,7 @@ __all__ = [
     "num_units",
     "page",
     "partial_effects",
+    "partial_function",
     "plan",
     "prior_predictive",
     "published",

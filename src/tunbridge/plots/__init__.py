@@ -4,6 +4,7 @@ from tunbridge.plots.chains import energy, ranks, trace
 from tunbridge.plots.checks import check
 from tunbridge.plots.curves import band, split
 from tunbridge.plots.evidence import evidence
+from tunbridge.plots.inputs import partial_function
 from tunbridge.plots.pairs import contours, ellipses, path
 from tunbridge.plots.priors import densities, influence, prior_functions
 from tunbridge.plots.pruning import pruning, signal_to_noise
@@ -24,6 +25,7 @@ __all__ = [
     "evidence",
     "influence",
     "observed",
+    "partial_function",
     "parts",
     "path",
     "prior_functions",

@@ -7,7 +7,7 @@ import numpyro.distributions as dist
 import pytest
 
 import tunbridge as tb
-from tunbridge.bench import drop_inputs, num_units, partial_effects
+from tunbridge.bench import drop_inputs, num_units, partial_effects, partial_function
 
 X = np.random.default_rng(0).normal(size=(30, 2)) * [1.0, 50.0]
 
@@ -28,6 +28,30 @@ def test_effects_of_linear_networks_are_their_weights():
     assert [row["P(> 0)"] for row in found.rows] == [0.75, 0.75]
     assert found.rows[0]["mean"] == pytest.approx(1.375, rel=1e-3)
     assert "P(> 0)" in str(found)
+
+
+def test_partial_functions_of_linear_networks_are_lines_and_residuals_what_the_other_input_leaves():
+    """g is w (v - mean x); y = 2 a + 3 b and a mean weight of 1 leave partial residuals 2 a - mean a."""
+    weights = np.array([[0.5, 3.0], [1.5, 3.0]])
+    y = X @ [2.0, 3.0]
+    found = partial_function(_linear(weights), (X, y), 0, name="a")
+    centred = found.at - X[:, 0].mean()
+    assert found.at[[0, -1]] == pytest.approx([X[:, 0].min(), X[:, 0].max()])
+    np.testing.assert_allclose(found.draws, weights[:, :1] * centred, atol=1e-3)
+    np.testing.assert_allclose(found.residuals, 2.0 * X[:, 0] - X[:, 0].mean(), atol=1e-3)
+    axes = tb.plots.partial_function(found)
+    assert axes.get_xlabel() == "a"
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), found.residuals)
+
+
+def test_partial_functions_of_classes_and_unknown_inputs_are_refused():
+    posterior = _linear(np.ones((2, 2)))
+    with pytest.raises(tb.InputError, match="feature from 0 to 1"):
+        partial_function(posterior, (X, X[:, 0]), 2)
+    with pytest.raises(tb.InputError, match="output below 1"):
+        partial_function(posterior, (X, X[:, 0]), 0, output=1)
+    with pytest.raises(tb.InputError, match="constant: x1"):
+        partial_function(posterior, (X * [1.0, 0.0], X[:, 0]), 1)
 
 
 def test_wrong_names_constant_inputs_and_outputs_are_refused():

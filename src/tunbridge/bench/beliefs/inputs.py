@@ -1,4 +1,4 @@
-"""Questions about single inputs: does y rise with one, and is it needed at all?"""
+"""Questions about single inputs: does y rise with one, how does y follow it, and is it needed at all?"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,13 +12,15 @@ from tunbridge.bench.comparing.compare import as_rows
 from tunbridge.core import tables
 from tunbridge.core.blocks import evenly
 from tunbridge.core.data import Data, check_x
-from tunbridge.core.declared import checked
+from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
 from tunbridge.inference.mcmc.smc import TemperedSMC
 from tunbridge.inference.posteriors import Posterior
+from tunbridge.metrics.targets import column
 from tunbridge.model.model import Model
+from tunbridge.predict.quantities import QuantityPredictive
 
 _ROWS = 60
 _STEP = 0.01
@@ -59,14 +61,10 @@ def partial_effects(
     output
         The output, or the class.
     """
-    rows = np.asarray(check_x(x), np.float64)
-    if rows.ndim != 2 or len(rows) < 2:
-        raise InputError("x of shape (points, features), two points or more", f"shape {rows.shape}", "Give more rows.")
+    rows = _as_rows_of_inputs(x)
     names = _named(names, rows.shape[1])
+    _check_varying(rows, names)
     steps = _STEP * rows.std(axis=0)
-    if not steps.all():
-        constant = ", ".join(name for name, step in zip(names, steps, strict=True) if not step)
-        raise InputError("inputs that vary", f"constant: {constant}", "Leave constant columns out.")
     some = rows[evenly(len(rows), _ROWS)]
     moves = np.diag(steps)
     moved = some[None, None] + np.stack([moves, -moves])[:, :, None]
@@ -82,6 +80,78 @@ def partial_effects(
         )
         table.append({"input": name, "mean": mean, "2.5 %": low, "97.5 %": high, "P(> 0)": positive})
     return PartialEffects(table, draws)
+
+
+@dataclasses.dataclass(frozen=True)
+class PartialFunction:
+    """The result of `partial_function`: how y follows one input, and what the other inputs leave of it."""
+
+    name: str
+    at: np.ndarray
+    """Values of the input, ascending, (values,)."""
+    draws: np.ndarray
+    """The function of that input of each network, 0 on average over rows, (draws, values)."""
+    x: np.ndarray
+    """The input at the rows, (points,)."""
+    residuals: np.ndarray
+    """Partial residuals of the rows: the mean function plus what the prediction misses, (points,)."""
+
+
+@checked
+def partial_function(
+    posterior: Posterior,
+    data: Data | tuple[Any, Any],
+    feature: int,
+    *,
+    name: str | None = None,
+    output: int = 0,
+    num: Count = 40,
+) -> PartialFunction:
+    r"""Partial dependence of y on one input, for every network of the posterior, and its partial residuals.
+
+    .. math::
+
+        g(v) = \frac{1}{n} \sum_i f(v, x_{i, -k}) - c, \qquad
+        r_i = y_i - E[f(x_i) \mid D] + E[g(x_{ik}) \mid D],
+
+    with *c* such that g is 0 on average over the rows. Residuals that do not scatter around the mean of g show what the
+    network misses. `plots.partial_function` draws both.
+
+    Parameters
+    ----------
+    posterior
+        A posterior that predicts numbers, in the units of the data.
+    data
+        `Data` or a pair (x, y) of arrays, x of shape (points, features); at most 60 rows are averaged over.
+    feature
+        Index of the input.
+    name
+        Its name; None is "x0", "x1" and so on.
+    output
+        The output.
+    num
+        Number of values of the input, from its smallest to its largest.
+    """
+    x, y, _ = as_rows(data)
+    rows = _as_rows_of_inputs(x)
+    if not 0 <= feature < rows.shape[1]:
+        raise InputError(f"feature from 0 to {rows.shape[1] - 1}", f"{feature}", "Change feature=.")
+    own = rows[:, feature]
+    _check_varying(own[:, None], [name or f"x{feature}"])
+    predictive = posterior.predict(rows)
+    if not isinstance(predictive, QuantityPredictive):
+        raise InputError("a posterior that predicts numbers", type(predictive).__name__, "Use bench.partial_effects.")
+    truth = np.asarray(column(predictive, y), np.float64)
+    if not 0 <= output < truth.shape[1]:
+        raise InputError(f"output below {truth.shape[1]}", f"{output}", "Change output=.")
+    at = np.linspace(own.min(), own.max(), num)
+    some = np.repeat(rows[evenly(len(rows), _ROWS)][None], num, axis=0)
+    some[:, :, feature] = at[:, None]
+    functions = posterior.predict(some.reshape(-1, rows.shape[1])).functions
+    drawn = np.asarray(functions, np.float64)[..., output].reshape(len(functions), num, -1).mean(axis=-1)
+    drawn = drawn - np.mean([np.interp(own, at, function) for function in drawn], axis=1)[:, None]
+    missed = truth[:, output] - np.asarray(predictive.mean, np.float64)[:, output]
+    return PartialFunction(name or f"x{feature}", at, drawn, own, missed + np.interp(own, at, drawn.mean(axis=0)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +212,18 @@ def drop_inputs(
         factor = whole - without
         rows.append({"input": names[index], "log Bayes factor": factor, "needed": float(expit(factor))})
     return Needed(sorted(rows, key=lambda row: -row["log Bayes factor"]))
+
+
+def _as_rows_of_inputs(x: Any) -> np.ndarray:
+    rows = np.asarray(check_x(x), np.float64)
+    if rows.ndim != 2 or len(rows) < 2:
+        raise InputError("x of shape (points, features), two points or more", f"shape {rows.shape}", "Give more rows.")
+    return rows
+
+
+def _check_varying(rows: np.ndarray, names: Sequence[str]) -> None:
+    if constant := [name for name, spread in zip(names, rows.std(axis=0), strict=True) if not spread]:
+        raise InputError("inputs that vary", f"constant: {', '.join(constant)}", "Leave constant columns out.")
 
 
 def _named(names: Sequence[str] | None, num: int) -> list[str]:
