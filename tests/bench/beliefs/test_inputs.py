@@ -8,6 +8,7 @@ import pytest
 
 import tunbridge as tb
 from tunbridge.bench import drop_inputs, num_units, partial_effects, partial_function
+from tunbridge.inference.standardised import fit_standardised
 
 X = np.random.default_rng(0).normal(size=(30, 2)) * [1.0, 50.0]
 
@@ -44,8 +45,26 @@ def test_partial_functions_of_linear_networks_are_lines_and_residuals_what_the_o
     np.testing.assert_allclose(axes.lines[0].get_ydata(), found.residuals)
 
 
-def test_partial_functions_of_classes_and_unknown_inputs_are_refused():
+def test_partial_functions_are_in_the_units_of_the_data(key):
+    """Least squares finds the line to rounding: a slope of 2 in the first input, and residuals on it."""
+    x, y = X * [100.0, 1.0] + 7.0, 100.0 + X @ [200.0, 0.0]
+    model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(10.0), tb.likelihoods.Gaussian(0.1))
+    posterior = fit_standardised(tb.NeuralLinear(tb.MAP(train=tb.Train(1))), model, x, y, key=key, progress=False)
+    found = partial_function(posterior, (x, y), 0)
+    slopes = np.diff(found.draws.mean(axis=0)) / np.diff(found.at)
+    np.testing.assert_allclose(slopes, 2.0, rtol=1e-2)
+    np.testing.assert_allclose(found.residuals, 2.0 * (x[:, 0] - x[:, 0].mean()), atol=1.0)
+
+
+def test_partial_functions_of_classes_and_unknown_inputs_are_refused(key):
     posterior = _linear(np.ones((2, 2)))
+    labels = (X[:, 0] > 0).astype(int)
+    classes = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Bernoulli())
+    ranked = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Ordinal(2))
+    for model, words in ((classes, "which has a mean"), (ranked, "one of ordered classes")):
+        fitted = tb.MAP(train=tb.Train(1)).fit(model, (X, labels), key=key, progress=False)
+        with pytest.raises(tb.InputError, match=words):
+            partial_function(fitted, (X, labels), 0)
     with pytest.raises(tb.InputError, match="feature from 0 to 1"):
         partial_function(posterior, (X, X[:, 0]), 2)
     with pytest.raises(tb.InputError, match="output below 1"):

@@ -108,6 +108,16 @@ def test_ordered_classes_are_numpyros_and_far_outputs_stay_finite(x64):
     assert np.isfinite(Ordinal(cutpoints=cuts).log_probs(jnp.array([[-900.0], [900.0]]))).all()
 
 
+def test_two_ordered_classes_are_a_logistic_regression_with_one_unknown_cutpoint(key):
+    f = jnp.linspace(-2.0, 2.0, 5)[:, None]
+    for likelihood in (Ordinal(2), Ordinal(cutpoints=(dist.Normal(0.0, 2.0), dist.LogNormal(jnp.zeros(0), 1.0)))):
+        noise = likelihood.sample_noise(key)
+        assert [leaf.shape for leaf in noise] == [()]
+        assert float(likelihood.log_noise(noise)) == pytest.approx(float(dist.Normal(0.0, 2.0).log_prob(noise[0])))
+        wanted = jax.nn.sigmoid(f[:, 0] - likelihood.cuts(noise)[0])
+        np.testing.assert_allclose(jnp.exp(likelihood.log_probs(f, noise))[:, 1], wanted, rtol=1e-5)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("classes", [2, 3, 7])
 def test_the_default_cutpoints_give_equal_classes_at_their_medians(classes, x64, key):

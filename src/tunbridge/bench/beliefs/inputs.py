@@ -20,7 +20,6 @@ from tunbridge.inference.mcmc.smc import TemperedSMC
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.metrics.targets import column
 from tunbridge.model.model import Model
-from tunbridge.predict.quantities import QuantityPredictive
 
 _ROWS = 60
 _STEP = 0.01
@@ -138,9 +137,7 @@ def partial_function(
         raise InputError(f"feature from 0 to {rows.shape[1] - 1}", f"{feature}", "Change feature=.")
     own = rows[:, feature]
     _check_varying(own[:, None], [name or f"x{feature}"])
-    predictive = posterior.predict(rows)
-    if not isinstance(predictive, QuantityPredictive):
-        raise InputError("a posterior that predicts numbers", type(predictive).__name__, "Use bench.partial_effects.")
+    predictive: Any = posterior.predict(rows)
     truth = np.asarray(column(predictive, y), np.float64)
     if not 0 <= output < truth.shape[1]:
         raise InputError(f"output below {truth.shape[1]}", f"{output}", "Change output=.")
@@ -148,6 +145,8 @@ def partial_function(
     some = np.repeat(rows[evenly(len(rows), _ROWS)][None], num, axis=0)
     some[:, :, feature] = at[:, None]
     functions = posterior.predict(some.reshape(-1, rows.shape[1])).functions
+    if functions.shape[-1] != truth.shape[1]:
+        raise InputError("a posterior that predicts numbers", "one of ordered classes", "Use bench.partial_effects.")
     drawn = np.asarray(functions, np.float64)[..., output].reshape(len(functions), num, -1).mean(axis=-1)
     drawn = drawn - np.mean([np.interp(own, at, function) for function in drawn], axis=1)[:, None]
     missed = truth[:, output] - np.asarray(predictive.mean, np.float64)[:, output]

@@ -58,7 +58,7 @@ class Ordinal(Noisy, OfClasses):
                 raise InputError(f"{classes - 1} cutpoints for {classes} classes", f"{given - 1}", "Leave one out.")
             classes = given
         elif classes is not None:
-            cutpoints = _default(classes)
+            cutpoints = _checked_pair(*_default(classes))
         self.classes, self.cutpoints = classes, cutpoints
 
     @property
@@ -133,7 +133,7 @@ def _checked_pair(first: Any, gaps: Any) -> tuple[Any, Any]:
         raise InputError(
             "one first cutpoint, and gaps (classes - 2,)", f"shapes {shape}, {gaps_shape}", "Expand the prior."
         )
-    return first, gaps
+    return first, gaps if gaps_shape[0] else jnp.zeros(0)  # two classes have no gaps, known or not
 
 
 def _default(classes: int) -> tuple[Distribution, Distribution]:
