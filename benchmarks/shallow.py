@@ -4,8 +4,9 @@
     -> benchmarks/results/shallow.json, one row at a time
 
 `speed` needs numpyro, which Tunbridge installs: the effective sample size of the function at 25 inputs, for each CPU
-second of a second fit, whose programs are compiled. All methods sample the same posterior of a fixed number of units,
-with known noise. `series` and `priors` need the folder series/ in FOLDER, `boston` the folder uci/.
+second of a second fit with the compilation taken off: numpyro compiles again for every run. All methods sample the same
+posterior of a fixed number of units, with known noise. `series` and `priors` need the folder series/ in FOLDER,
+`boston` the folder uci/.
 """
 
 import argparse
@@ -74,12 +75,23 @@ def by_ours(method, x, y, inputs, units, key):
     return np.asarray(posterior.functions(inputs))[..., 0]
 
 
+class Compiling:
+    """Seconds that compiling takes in this process, all told."""
+
+    def __init__(self):
+        self.seconds = 0.0
+        jax.monitoring.register_event_duration_secs_listener(self.add)
+
+    def add(self, event, seconds, **_):
+        if event.endswith(("backend_compile_duration", "jaxpr_trace_duration", "jaxpr_to_mlir_module_duration")):
+            self.seconds += seconds
+
+
 def speed():
-    long = tb.Run(2, 4000, 1000, 20)
+    long, few, compiling = tb.Run(2, 2000, 4000, 5), tb.Run(2, 500, 500), Compiling()
     for num in (100, 1000):
         for units in (5, 20):
             x, y, inputs = problem(num)
-            few = tb.Run(2, 100, 100) if num > 100 else tb.Run(2, 500, 500)
             given = (x, y, inputs, units)
             ways = {
                 "GibbsMetropolis": partial(by_ours, tb.GibbsMetropolis(run=long), *given),
@@ -90,18 +102,20 @@ def speed():
             found = {}
             for name, way in ways.items():
                 way(jax.random.key(0))
-                began = time.process_time()
+                began, before = time.process_time(), compiling.seconds
                 functions = way(jax.random.key(1))
-                seconds = time.process_time() - began
-                ess = np.asarray(ess_bulk(functions))
+                spent, compiled = time.process_time() - began, compiling.seconds - before
+                ess, seconds = float(np.median(ess_bulk(functions))), spent - compiled
                 found[name] = {
-                    "ess": float(np.median(ess)),
+                    "ess": ess,
                     "seconds": seconds,
-                    "ess a second": float(np.median(ess)) / seconds,
+                    "seconds of compiling": compiled,
+                    "ess a second": ess / seconds,
+                    "R-hat": float(rhat(functions).max()),
                     "mean": functions.mean(axis=(0, 1)).tolist(),
                 }
-                print(num, units, name, f"{seconds:.1f} s, {found[name]['ess a second']:.1f} per s", flush=True)
-            keep("speed", f"{num} rows, {units} units", found)
+                print(num, units, name, f"{seconds:.1f} s, {ess / seconds:.1f} per s", flush=True)
+                keep("speed", f"{num} rows, {units} units", found)
 
 
 # Series
@@ -128,14 +142,14 @@ SERIES = {
 }
 
 
-def numbers(likely=8):
+def numbers(most=8):
     prior = tb.priors.Exchangeable(
         output_variance=dist.InverseGamma(3.0, 2.0),
         hidden_precision=dist.Gamma(2.0, 2.0),
         linear_variance=dist.InverseGamma(3.0, 2.0),
         alpha=dist.Beta(2.0, 2.0),
     )
-    return tb.Model(tb.networks.Shallow(likely), prior, tb.likelihoods.Gaussian(tb.priors.RootInverseGamma(2.0, 0.1)))
+    return tb.Model(tb.networks.Shallow(most), prior, tb.likelihoods.Gaussian(tb.priors.RootInverseGamma(2.0, 0.1)))
 
 
 def series():
@@ -145,7 +159,7 @@ def series():
         x, y = np.asarray(rows.x), np.asarray(rows.y)[:, 0]
         cut = int(0.75 * len(y))
         posterior = fit_standardised(
-            tb.ReversibleJump(), numbers(), x[:cut], y[:cut], key=jax.random.key(0), progress=False
+            tb.ReversibleJump(), numbers(15), x[:cut], y[:cut], key=jax.random.key(0), progress=False
         )
         predictive = posterior.predict(x[cut:])
         low, high = (np.asarray(end)[:, 0] for end in predictive.interval(0.9))
@@ -165,6 +179,7 @@ def series():
                 "RMSE": float(np.sqrt(np.mean(error**2))),
                 "RMSE of a linear autoregression": float(np.sqrt(np.mean((wide[cut:] @ line - y[cut:]) ** 2))),
                 "coverage": float(np.mean((low <= y[cut:]) & (y[cut:] <= high))),
+                "R-hat": worst_rhat(posterior, x[cut:]),
                 "coverage of paths": float(np.mean((fan[0] <= seen) & (seen <= fan[2]))),
                 "units": [row["posterior"] for row in tb.bench.num_units(posterior).rows],
                 "before": values[max(0, cut + lags - 60) : cut + lags].tolist(),
@@ -223,7 +238,7 @@ def boston():
     effects = tb.bench.partial_effects(posterior, x, names=BOSTON)
     noise = tb.likelihoods.Gaussian(tb.priors.RootInverseGamma(2.0, 0.1))
     model, method = tb.Model(tb.networks.Shallow(3), tb.priors.Exchangeable(), noise), tb.TemperedSMC(particles=1000)
-    dropped = tb.bench.drop_inputs(model, (x, y), key=jax.random.key(1), names=BOSTON, method=method)
+    dropped = tb.bench.drop_inputs(model, (x, y), key=jax.random.key(1), names=BOSTON, method=method, repeats=2)
     keep(
         "boston",
         "report",

@@ -65,3 +65,21 @@ def test_paths_of_a_standardised_posterior_are_in_the_units_of_the_series(key):
 def test_too_few_recent_values_are_refused(recent, key):
     with pytest.raises(tb.InputError, match="the 2 most recent values"):
         simulate(posterior(), recent, 3, key=key)
+
+
+@pytest.mark.parametrize("gap", [np.nan, np.inf])
+def test_gaps_in_recent_values_are_refused(gap, key):
+    with pytest.raises(tb.InputError, match="finite values"):
+        simulate(posterior(), [1.0, gap], 3, key=key)
+
+
+def test_posteriors_of_classes_and_of_two_outputs_are_refused(key):
+    x = np.arange(8.0)[:, None]
+    for likelihood, y in (
+        (tb.likelihoods.Bernoulli(), np.arange(8) % 2),
+        (tb.likelihoods.Gaussian(0.1), np.ones((8, 2))),
+    ):
+        model = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), likelihood)
+        fitted = tb.MAP(train=tb.Train(1)).fit(model, (x, y), key=key, progress=False)
+        with pytest.raises(tb.InputError, match="one number per row"):
+            simulate(fitted, [1.0], 3, key=key)

@@ -1,5 +1,6 @@
 """Forecasts of autoregressions, more than one step ahead."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -41,6 +42,13 @@ def simulate(posterior: Posterior, recent: Any, steps: Count, *, key: Key, num: 
     lags = model.example().shape[1]
     if values.ndim != 1 or len(values) < lags:
         raise InputError(f"the {lags} most recent values or more", f"shape {values.shape}", "Give more of the series.")
+    if not np.isfinite(values).all():
+        raise InputError(
+            "finite values", f"{values[~np.isfinite(values)][0]} in recent", "Fill the gaps of the series."
+        )
+    drawn = jax.eval_shape(partial(_next, model), scaled.draw_like(), model.example(), key)
+    if drawn.shape != (1, 1):
+        raise InputError("a posterior of one number per row", f"y of shape {drawn.shape}", "Fit datasets.lagged(y, 2).")
     start, y_shift, y_scale = values[::-1][:lags], np.zeros(1), np.ones(1)
     x_shift, x_scale = np.zeros(lags), np.ones(lags)
     if isinstance(posterior, Standardised):
@@ -57,6 +65,11 @@ def simulate(posterior: Posterior, recent: Any, steps: Count, *, key: Key, num: 
     return np.asarray(paths, np.float64) * y_scale[0] + y_shift[0]
 
 
+def _next(model: Model, params: Params, x: Array, key: Key) -> Array:
+    """A draw of y at x."""
+    return model.likelihood.distribution(model.outputs(params, x), params.noise).sample(key)
+
+
 @once
 def _paths(model: Model, params: Params, start: Array, between: tuple[Array, Array], keys: Array) -> Array:
     """Paths in units of y; `between` are the shift and the scale from these to inputs."""
@@ -64,8 +77,7 @@ def _paths(model: Model, params: Params, start: Array, between: tuple[Array, Arr
 
     def step(before: Array, key: Key) -> tuple[Array, Array]:
         def value(params: Params, before: Array, key: Key) -> Array:
-            outputs = model.outputs(params, (shift + scale * before)[None])
-            return model.likelihood.distribution(outputs, params.noise).sample(key).reshape(())
+            return _next(model, params, (shift + scale * before)[None], key).reshape(())
 
         drawn = jax.vmap(value)(params, before, jax.random.split(key, before.shape[0]))
         return jnp.concatenate([drawn[:, None], before[:, :-1]], axis=1), drawn

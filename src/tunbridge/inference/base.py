@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from numpyro.distributions import Distribution, ImproperUniform
 
 from tunbridge.core import files, keys, provenance
 from tunbridge.core.data import Data, Stream
@@ -307,6 +308,13 @@ def bound(model: Model, data: Data | Stream, discrete: bool = False) -> tuple[Mo
     """
     if not model.prior.proper:
         raise improper(type(model.prior).__name__)
+    parts = jax.tree.leaves((model.prior, model.likelihood), is_leaf=lambda leaf: isinstance(leaf, Distribution))
+    if any(isinstance(part, ImproperUniform) for part in parts):
+        raise InputError(
+            "proper priors of unknown numbers",
+            "dist.ImproperUniform, from which no start is drawn and under which there is no evidence",
+            "Give a wide one, dist.Normal(0.0, 100.0) say.",
+        )
     if model.prior.discrete and not discrete:
         raise InputError(
             "a prior without unknown whole numbers",

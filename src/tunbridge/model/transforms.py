@@ -134,8 +134,8 @@ def check_positive(spec: PyTree, name: str) -> PyTree:
             entry = float(entry)
         if isinstance(entry, jax.core.Tracer):
             return entry
-        if not (np.asarray(entry) > 0).all():
-            raise InputError(f"{name} above 0", f"{entry}", "Give a positive number.")
+        if not ((np.asarray(entry) > 0) & np.isfinite(np.asarray(entry))).all():
+            raise InputError(f"a finite {name} above 0", f"{entry}", "Give a positive number.")
         return entry
 
     return jax.tree.map(checked, spec, is_leaf=_is_unknown)

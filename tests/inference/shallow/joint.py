@@ -37,13 +37,13 @@ def statistics(model, params, x):
     return parts
 
 
-def compare(model, x, key, num, jumps=None, integrated=True, rows=None):
+def compare(model, x, key, num, jumps=None, integrated=True):
     """The largest difference in standard errors, by statistic, between the prior and the chain.
 
-    `rows` replaces x as the chain's data; the weights of its rows may be 0.
+    Rows are padded, as in a fit, with rows of weight 0.
     """
-    data = tb.Data(x, jnp.zeros(len(x))) if rows is None else rows
-    bound, data = model.bind(data)
+    bound, data = model.bind(tb.Data(x, jnp.zeros(len(x))))
+    data = data.padded()
     target, like = tb.Target(bound, float(data.num)), shapes(bound)
     key_prior, key_start, key_chain = jax.random.split(key, 3)
     prior = jax.jit(jax.vmap(lambda k: statistics(bound, bound.sample_params(k, data.x), data.x)))(

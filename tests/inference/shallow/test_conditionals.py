@@ -9,7 +9,9 @@ from scipy import stats
 
 from tunbridge.inference.shallow import conditionals
 from tunbridge.inference.shallow.conditionals import Beta, Gamma, InverseGamma, Normal, Wishart
-from tunbridge.inference.shallow.hyper import draw_wishart
+from tunbridge.inference.shallow.form import Unknowns
+from tunbridge.inference.shallow.hyper import _Weights, draw_wishart
+from tunbridge.model.priors.exchangeable import Exchangeable
 
 RNG = np.random.default_rng(0)
 VALUES, USED = RNG.normal(0.5, 1.2, 6), np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
@@ -100,3 +102,37 @@ def test_coefficients(x64):
     grid = RNG.normal(size=(9, 3))
     joint = [stats.norm.logpdf(u).sum() + stats.norm.logpdf(residual - columns @ u).sum() for u in grid]
     _constant(stats.multivariate_normal(mean, np.linalg.inv(precision)).logpdf(grid), joint)
+
+
+def test_the_density_behind_slice_sampling_is_that_of_the_weights_in_use_and_of_their_number(x64):
+    """Differences of `_Weights.log_density` between values of all numbers, against SciPy, for two units of three."""
+    prior = Exchangeable(alpha=0.5, units=3)
+    rows = np.random.default_rng(3)
+    hidden, output, linear = rows.normal(size=(2, 3)), rows.normal(size=3), rows.normal(size=2)
+    start = {
+        "output_mean": 0.2, "output_variance": 1.3, "hidden_mean": np.array([0.1, -0.4]),
+        "hidden_precision": np.array([[2.0, 0.3], [0.3, 1.0]]), "linear_variance": 0.7, "alpha": 0.4,
+    }  # fmt: skip
+    other = {
+        "output_mean": -0.5, "output_variance": 0.6, "hidden_mean": np.array([0.5, 0.2]),
+        "hidden_precision": np.array([[1.0, -0.2], [-0.2, 3.0]]), "linear_variance": 1.9, "alpha": 0.7,
+    }  # fmt: skip
+    arrays = {name: jnp.asarray(value) for name, value in start.items()}
+    number = jnp.asarray(2.0)
+    held = _Weights(Unknowns(*map(jnp.asarray, (hidden, output, linear)), arrays, number, jnp.asarray(1.0)))
+    weights = np.asarray(held.hidden)
+
+    def joint(numbers):
+        law = stats.multivariate_normal(numbers["hidden_mean"], np.linalg.inv(numbers["hidden_precision"]))
+        return (
+            law.logpdf(weights[:, :2].T).sum()
+            + stats.norm(numbers["output_mean"], numbers["output_variance"] ** 0.5).logpdf(held.output[:2]).sum()
+            + stats.norm(0.0, numbers["linear_variance"] ** 0.5).logpdf(held.linear).sum()
+            + 2 * np.log(numbers["alpha"])
+            + np.log1p(-numbers["alpha"])
+        )
+
+    for name in start:
+        changed = start | {name: other[name]}
+        ours = [held.log_density(jax.tree.map(jnp.asarray, numbers), prior) for numbers in (changed, start)]
+        assert float(ours[0] - ours[1]) == pytest.approx(joint(changed) - joint(start), abs=1e-9), name

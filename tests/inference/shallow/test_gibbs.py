@@ -9,6 +9,9 @@ import pytest
 import tunbridge as tb
 from inference.shallow import joint
 from tunbridge import likelihoods, networks, priors
+from tunbridge.core.tree import ravel, unravel
+from tunbridge.inference.sampler import shapes
+from tunbridge.inference.shallow.sweep import ShallowState
 
 ROOT = priors.RootInverseGamma(3.0, 2.0)
 CONJUGATE = priors.Exchangeable(
@@ -66,8 +69,8 @@ def test_a_coefficient_drawn_with_the_wrong_variance_fails_gewekes_test(key, mon
 def test_predictions_agree_with_nuts_and_hmc():
     """E10. Means and sds of the function at 9 inputs within 2 Monte Carlo standard errors of each other, on average.
 
-    The mean of |z| over 18 comparisons of one method with another is 0.8 if both are right; that it exceeds 2 has
-    probability below 1e-6 even with as few as three independent inputs.
+    The mean of |z| over 18 comparisons of one method with another is 0.8 if both are right. Values at near inputs are
+    dependent: with six independent ones it exceeds 1.6 with probability 8e-4, and one of 18 exceeds 4.5 with 1e-4.
     """
     model = MODELS["known"]
     x, y = table()
@@ -85,7 +88,7 @@ def test_predictions_agree_with_nuts_and_hmc():
             np.abs(a - b) / np.hypot(error_a, error_b)
             for (a, error_a), (b, error_b) in zip(moments[first], moments[second], strict=True)
         ]
-        assert np.mean(z) < 2.0, (first, second, z)
+        assert np.mean(z) < 1.6, (first, second, z)
         assert np.max(z) < 4.5, (first, second, z)
 
 
@@ -97,7 +100,7 @@ def _moment(values):
 
 @pytest.mark.slow
 def test_a_row_of_weight_two_counts_twice():
-    """Same key, same rows: the sums are the same up to rounding, and so are the first draws."""
+    """Same key, same rows: the sums are the same up to rounding, and so are the first draws of all unknowns."""
     x, y = table(12)
     model, run = MODELS["conjugate"], tb.Run(1, 0, 5, 1)
     weight = np.ones(len(y))
@@ -106,7 +109,45 @@ def test_a_row_of_weight_two_counts_twice():
         tb.GibbsMetropolis(run=run).fit(model, data, key=jax.random.key(0), progress=False)
         for data in (tb.Data(x, y, weight), tb.Data(np.concatenate([x, x[3:4]]), np.append(y, y[3])))
     ]
-    np.testing.assert_allclose(fits[0].params.noise[0], fits[1].params.noise[0], atol=1e-3)
+    for one, two in zip(*(jax.tree.leaves(fit.params) for fit in fits), strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.optimised
+def test_units_that_move_without_their_prior_fail_gewekes_test(key, monkeypatch):
+    """A random walk needs the ratio of prior densities in its acceptance; the lecture's formula leaves it out."""
+    from tunbridge.inference.shallow import sweep
+
+    monkeypatch.setattr(sweep, "_log_prior", lambda raw: jnp.zeros(raw.shape[1], raw.dtype))
+    worst = joint.compare(MODELS["conjugate"], X, key, 20_000)
+    assert max(worst.values()) > joint.FALSE_ALARM
+
+
+@pytest.mark.slow
+def test_draws_of_alpha_near_one_do_not_end_a_fit():
+    """Where nearly all of Beta's mass is at 1, single precision rounds draws to 1, whose logit is infinite."""
+    prior = priors.Exchangeable(alpha=dist.Beta(20.0, 0.05))
+    model = tb.Model(networks.Shallow(2), prior, likelihoods.Gaussian(0.3))
+    posterior = tb.ReversibleJump(run=tb.Run(1, 0, 50, 1)).fit(model, table(), key=jax.random.key(0), progress=False)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(posterior.params))
+
+
+@pytest.mark.slow
+def test_steps_are_not_tuned_by_sweeps_without_a_unit(key):
+    """Two steps, with two units and with none: the second leaves the size of steps as it was."""
+    prior = priors.Exchangeable(alpha=1e-6)
+    model, rows = tb.Model(networks.Shallow(2), prior, likelihoods.Gaussian(10.0)).bind(tb.Data(*table()))
+    target, like = tb.Target(model, float(rows.num)), shapes(model)
+    start = ShallowState.begin(model.sample_params(key, rows.x), jnp.asarray(100))
+    step = jax.jit(lambda state: state.next(key, target, rows, 0.3, 5, True))
+    without, info = step(start)
+    assert float(unravel(like, start.position).scales[-1]) == 0.0
+    assert float(without.log_scale) == float(start.log_scale)
+    assert np.isnan(info.acceptance)
+    params = unravel(like, start.position)
+    used = start._replace(position=ravel(params._replace(scales=(*params.scales[:-1], jnp.asarray(2.0)))))
+    assert float(step(used)[0].log_scale) != float(start.log_scale)
 
 
 REFUSED = {
@@ -132,6 +173,38 @@ def test_what_cannot_be_integrated_is_refused(case):
     model, words = REFUSED[case]
     with pytest.raises(tb.InputError, match=words):
         tb.GibbsMetropolis().fit(model, table(), key=jax.random.key(0), progress=False)
+
+
+WRONG = {
+    "a precision that may be negative": (
+        lambda: _bound(hidden_precision=dist.Normal(0.0, 1.0)),
+        "positive values only",
+    ),
+    "a mean that is no number": (lambda: priors.Exchangeable(output_mean=np.nan), "a finite output_mean"),
+    "an infinite variance": (lambda: priors.Exchangeable(output_variance=np.inf), "a finite output_variance"),
+    "an improper prior": (
+        lambda: tb.TemperedSMC().fit(_improper(), table(), key=jax.random.key(0)),
+        "Give a wide one, dist.Normal",
+    ),
+    "an acceptance above 1": (lambda: tb.GibbsMetropolis(acceptance=2.0), "between 0 and 1"),
+}
+
+
+def _bound(**numbers):
+    model = tb.Model(networks.Shallow(3), priors.Exchangeable(**numbers), likelihoods.Gaussian(0.3))
+    return model.bind(tb.Data(*table()))
+
+
+def _improper():
+    prior = priors.Exchangeable(output_mean=dist.ImproperUniform(dist.constraints.real, (), ()))
+    return tb.Model(networks.Shallow(3), prior, likelihoods.Gaussian(0.3))
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_numbers_that_are_none_are_refused(case):
+    make, words = WRONG[case]
+    with pytest.raises(tb.InputError, match=words):
+        make()
 
 
 def test_temperatures_and_two_outputs_are_refused():

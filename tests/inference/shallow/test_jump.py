@@ -54,12 +54,12 @@ def test_a_run_without_data_returns_the_prior(key):
 
 @pytest.mark.slow
 @pytest.mark.optimised
-@pytest.mark.parametrize("part", ["log_jacobian", "log_of_more", "log_split"])
+@pytest.mark.parametrize("part", ["log_jacobian", "log_prior_ratio", "log_split"])
 def test_a_wrong_ratio_does_not_return_the_prior(part, key, monkeypatch):
     """Without the Jacobian, without the prior of the number, and without the densities of the proposal."""
     wrong = {
         "log_jacobian": lambda size: 0.0,
-        "log_of_more": lambda prior, count, alpha: jnp.zeros(()),
+        "log_prior_ratio": lambda prior, count, alpha: jnp.zeros(()),
         "log_split": lambda raw, noise: jump.log_jacobian(raw.shape[0]),
     }
     monkeypatch.setattr(jump, part, wrong[part])

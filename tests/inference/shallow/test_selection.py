@@ -33,6 +33,17 @@ def test_enumeration_is_bayes_theorem_with_the_normal_density_of_y(spike):
         assert probability == pytest.approx(np.exp(wanted[tuple(model.tolist())] - total), abs=1e-10)
 
 
+def test_a_y_far_from_zero_does_not_drown_the_columns(key):
+    """An offset of 1e5: single precision would have errors of 100 in squares of 1e10. Too wide a slab is refused."""
+    z, y = _problem(3)
+    z, y = np.column_stack([np.ones(30), z]), y + 1e5
+    known = {"sigma": 0.7, "slab": 1000.0, "probability": 0.3}
+    drawn = sampled(z, y, **known, key=key, num=2000)
+    np.testing.assert_allclose(drawn.inclusion, enumerated(z, y, **known).inclusion, atol=0.05)
+    with pytest.raises(tb.InputError, match="rounding would decide"):
+        sampled(z, y, sigma=0.7, slab=1e6, probability=0.3, key=key)
+
+
 @pytest.mark.parametrize("spike", [0.0, 0.2])
 @pytest.mark.parametrize("columns", [3, pytest.param(12, marks=pytest.mark.slow)])
 def test_gibbs_sampling_is_enumeration(columns, spike, key):

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from scipy.special import expit
 
@@ -14,12 +15,14 @@ from tunbridge.core.blocks import evenly
 from tunbridge.core.data import Data, check_x
 from tunbridge.core.declared import Count, checked
 from tunbridge.core.errors import InputError
-from tunbridge.core.types import Key
+from tunbridge.core.types import Key, Network
 from tunbridge.inference.base import Method
 from tunbridge.inference.mcmc.smc import TemperedSMC
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.metrics.targets import column
 from tunbridge.model.model import Model
+from tunbridge.model.networks.architectures.offset import Offset
+from tunbridge.model.networks.architectures.shallow import Shallow
 
 _ROWS = 60
 _STEP = 0.01
@@ -174,6 +177,7 @@ def drop_inputs(
     inputs: Sequence[int] | None = None,
     names: Sequence[str] | None = None,
     method: Method | None = None,
+    repeats: Count = 1,
     key: Key,
 ) -> Needed:
     """Compare the model with the same model of all inputs but one, for each input: the Bayes factor for needing it.
@@ -191,6 +195,8 @@ def drop_inputs(
         Names of all inputs; None is "x0", "x1" and so on.
     method
         A method that estimates the evidence; None is ``TemperedSMC()``.
+    repeats
+        Number of fits of each model: their mean log evidence is taken, and from two on its standard error is told.
     key
         The key, the same for every model.
     """
@@ -204,13 +210,42 @@ def drop_inputs(
     tried = range(x.shape[1]) if inputs is None else inputs
     if outside := [index for index in tried if not 0 <= index < x.shape[1]]:
         raise InputError(f"inputs from 0 to {x.shape[1] - 1}", f"{outside[0]}", "Change inputs=.")
-    whole = learn(model, Data(x, y, weight), method, key=key).log_evidence
+    whole = _log_evidences(model, Data(x, y, weight), method, key, repeats)
     rows = []
+    smaller = {index: dataclasses.replace(model, network=_without(model.network, index, x.shape[1])) for index in tried}
     for index in tried:
-        without = learn(model, Data(np.delete(x, index, axis=1), y, weight), method, key=key).log_evidence
-        factor = whole - without
-        rows.append({"input": names[index], "log Bayes factor": factor, "needed": float(expit(factor))})
+        fewer = Data(np.delete(x, index, axis=1), y, weight)
+        without = _log_evidences(smaller[index], fewer, method, key, repeats)
+        factor = float(whole.mean() - without.mean())
+        row: dict[str, Any] = {"input": names[index], "log Bayes factor": factor}
+        if repeats > 1:
+            row["its error"] = float(np.sqrt((whole.var(ddof=1) + without.var(ddof=1)) / repeats))
+        rows.append(row | {"needed": float(expit(factor))})
     return Needed(sorted(rows, key=lambda row: -row["log Bayes factor"]))
+
+
+def _log_evidences(model: Model, data: Data, method: Method, key: Key, repeats: int) -> np.ndarray:
+    """Log evidences of repeated fits, (repeats,)."""
+    keys = [key] if repeats == 1 else jax.random.split(key, repeats)
+    return np.array([learn(model, data, method, key=key_fit).log_evidence for key_fit in keys], np.float64)
+
+
+def _without(network: Network, index: int, num: int) -> Network:
+    """The network of all inputs but one; columns that it names by number keep their meaning."""
+    match network:
+        case Shallow(nonlinear=tuple(taken)):
+            kept = tuple(other - (other > index) for other in taken if other != index)
+            if not kept:
+                raise InputError(
+                    "another input that hidden units take", f"only x{index}", "Compare with networks.MLP(()) instead."
+                )
+            return dataclasses.replace(network, nonlinear=kept)
+        case Offset(column=column):
+            own = column % num
+            if own == index:
+                raise InputError("inputs other than the exposure", f"x{index}", "Leave it out of inputs=.")
+            return Offset(_without(network.network, index - (index > own), num - 1), own - (own > index))
+    return network
 
 
 def _as_rows_of_inputs(x: Any) -> np.ndarray:

@@ -40,13 +40,15 @@ class Units(tables.Table):
 def num_units(posterior: Posterior) -> Units:
     """Prior and posterior probability of each number of hidden units, with the Monte Carlo error of the latter.
 
+    A number that all draws have, or none, has no error: they do not show one.
+
     Parameters
     ----------
     posterior
         Draws of `ReversibleJump`, also `Standardised`.
     """
     chains = inner(posterior)
-    prior = chains.model.prior
+    prior = chains.model.prior if isinstance(chains, Chains) else None
     if not isinstance(chains, Chains) or not isinstance(prior, Exchangeable) or not prior.discrete:
         raise InputError(
             "draws of a model with an unknown number of units", type(chains).__name__, "Fit it by tb.ReversibleJump()."
@@ -57,7 +59,7 @@ def num_units(posterior: Posterior) -> Units:
     rows = []
     for number in range(most + 1):
         found = (counts == number).astype(float)
-        error = float(diagnostics.mcse(found[..., None])[0]) if 0.0 < found.mean() < 1.0 else 0.0
+        error = float(diagnostics.mcse(found[..., None])[0]) if 0.0 < found.mean() < 1.0 else float("nan")
         rows.append({"units": number, "prior": before[number], "posterior": float(found.mean()), "error": error})
     sentences: tuple[str, ...] = ()
     if rows[-1]["posterior"] > 0.05:

@@ -53,7 +53,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, data: Data) -> "Rows":
-        """The rows of all data; weights divide the noise variance of their row."""
+        """The rows of all data; a row of weight w counts w times."""
         ones = jnp.ones((data.x.shape[0], 1), data.y.dtype)
         root = ones[:, 0] if data.weight is None else jnp.sqrt(data.weight)
         return cls(jnp.concatenate([ones, data.x.astype(data.y.dtype)], axis=1), data.y[:, 0], root)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import numpyro.distributions as dist
-from blackjax.mcmc import slice
+from blackjax.mcmc import slice as slices
 from jax import Array
 from jax.scipy.stats import norm
 from numpyro.distributions import Distribution, biject_to
@@ -70,8 +70,8 @@ def sliced(key: Key, prior: Distribution, value: Array, log_likelihood: Callable
         u = u.reshape(start.shape)
         return transforms.log_prob(prior, (u,)) + log_likelihood(to_value(u))
 
-    state = slice.init(jnp.ravel(start), log_density)
-    moved, _ = slice.build_coordinate_kernel(slice.stepping_out)(key, state, log_density)
+    state = slices.init(jnp.ravel(start), log_density)
+    moved, _ = slices.build_coordinate_kernel(slices.stepping_out)(key, state, log_density)
     return to_value(moved.position.reshape(start.shape))
 
 
@@ -211,4 +211,6 @@ def _drawn(key: Key, law: Law, gammas: Array) -> Array:
         case Wishart():
             return draw_wishart(key, law, gammas)
         case Beta():
-            return gammas[0] / jnp.sum(gammas)
+            share = gammas[0] / jnp.sum(gammas)
+            edge = jnp.finfo(share.dtype)  # a share that rounds to 0 or 1 has no logit
+            return jnp.clip(share, edge.tiny, 1.0 - edge.epsneg)

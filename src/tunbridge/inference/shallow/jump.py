@@ -59,7 +59,7 @@ def jumps(key: Key, form: Form, rows: Rows, unknowns: Unknowns, work: Work, num:
         log_old = rest.gain(first + one, old_one) + without_two.gain(first + two, old_two)
         with_one = rest.with_column(first + one, new_one)
         log_new = rest.gain(first + one, new_one) + with_one.gain(first + two, new_two)
-        log_prior = jnp.where(grows, 1.0, -1.0) * log_of_more(form.prior, others, alpha)
+        log_prior = jnp.where(grows, 1.0, -1.0) * log_prior_ratio(form.prior, others, alpha)
         accept = possible & (jnp.log(uniform[4]) < log_new - log_old + log_prior + log_moves)
         moved = Work(
             hidden.at[:, one].set(weights[0]).at[:, two].set(weights[1]),
@@ -85,7 +85,7 @@ def _one_of(count: Array, uniform: Array) -> Array:
     return jnp.clip((uniform * count).astype(np.int32), 0, jnp.maximum(count - 1, 0))
 
 
-def log_of_more(prior: Exchangeable, count: Array, alpha: Scalar) -> Scalar:
+def log_prior_ratio(prior: Exchangeable, count: Array, alpha: Scalar) -> Scalar:
     """Log prior probability of one unit more than `count`, relative to that of `count`."""
     return prior.log_count(count + 1, alpha) - prior.log_count(count, alpha)
 

@@ -2,11 +2,13 @@
 
 from typing import ClassVar
 
+import jax
 from jax import Array
 
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Sampler, check_untempered
 from tunbridge.inference.shallow import form
 from tunbridge.inference.shallow.sweep import ShallowState
@@ -20,9 +22,19 @@ class SweepSampler(Sampler):
     """A sampler of `networks.Shallow` under `priors.Exchangeable` with normal noise."""
 
     parts: ClassVar[defaults.Parts] = defaults.SHALLOW
+    promises: ClassVar[Promises] = {  # networks of one form alone
+        "linear": ("refused",),
+        "linear_unknown": ("refused",),
+        "logistic": ("refused",),
+        "tanh_unit": ("refused",),
+    }
 
     acceptance: float = 0.3
     run: Run = Run(warmup=1000, draws=1000, thin=10)
+
+    def __check_init__(self):
+        if not isinstance(self.acceptance, jax.core.Tracer) and not 0.0 < self.acceptance < 1.0:
+            raise InputError("an acceptance between 0 and 1", f"{self.acceptance}", "Try 0.3.")
 
     @property
     def gradients_per_step(self) -> int | None:

@@ -23,11 +23,13 @@ from tunbridge.core import tables
 from tunbridge.core.declared import Count, Positive, as_floats, checked
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Scalar
-from tunbridge.inference.shallow.form import in_double, in_single
+from tunbridge.inference.shallow.form import in_single
 from tunbridge.inference.shallow.marginal import Column, Regression
 
 MOST = 20
 """The largest number of columns whose models are enumerated."""
+_WIDEST = 1e10
+"""The widest prior variance, relative to that of an estimate, at which rank-one updates are accurate."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,9 +116,17 @@ def sampled(
         Number of sweeps that are kept, and before.
     """
     z, target = _checked(columns, y, slab, spike, probability)
-    _log_marginals(z / sigma, target / sigma, np.full((1, z.shape[1]), slab))
-    log_odds = np.log(probability) - np.log1p(-probability)
-    drawn = _swept(warmup + num, key, z / sigma, target / sigma, np.array([spike, slab]), np.asarray(log_odds))
+    z, target = z / sigma, target / sigma
+    _log_marginals(z, target, np.full((1, z.shape[1]), slab))
+    gram, log_odds = z.T @ z, np.log(probability) - np.log1p(-probability)
+    if (ratio := slab**2 * np.linalg.eigvalsh(gram)[-1]) > _WIDEST:
+        raise InputError(
+            f"coefficients whose prior variance is at most {_WIDEST:.0e} times that of their estimate",
+            f"{ratio:.0e}",
+            "Use a smaller slab, or centre and scale the columns: rounding would decide.",
+        )
+    with jax.enable_x64(True):
+        drawn = _swept(warmup + num, key, gram, z.T @ target, np.array([spike, slab]), np.asarray(log_odds))
     return Selection(np.asarray(drawn)[warmup:], np.full(num, 1.0 / num))
 
 
@@ -140,14 +150,9 @@ def _each(gram: Array, products: Array, scales: Array) -> Array:
 
 
 @partial(jax.jit, static_argnums=0)
-def _swept(sweeps: int, key: Key, z: Array, y: Array, scales: Array, log_odds: Array) -> Array:
-    """Indicators after every sweep from the full model, (sweeps, columns)."""
-    return in_double(partial(_in_turn, sweeps))(key, z, y, scales, log_odds)
-
-
-def _in_turn(sweeps: int, key: Key, z: Array, y: Array, scales: Array, log_odds: Array) -> Array:
-    size = z.shape[1]
-    gram, targets = z.T @ z, z.T @ y
+def _swept(sweeps: int, key: Key, gram: Array, targets: Array, scales: Array, log_odds: Array) -> Array:
+    """Indicators after every sweep from the full model, (sweeps, columns), in double precision."""
+    size = targets.size
 
     def column(chosen: Array, index: Array, scale: Scalar) -> Column:
         cross = scale * gram[index] * scales[chosen.astype(np.int32)]

@@ -48,7 +48,8 @@ class ShallowState(NamedTuple):
         swept = sweep(key, form, now, batch, jnp.exp(self.log_scale), jumps, integrated)
         params = form.params(swept.unknowns)
         log_density = target.log_density(params, batch)
-        log_scale = adapted(self.log_scale, self.step, self.warmup, swept.acceptance, jnp.asarray(acceptance))
+        tuned = adapted(self.log_scale, self.step, self.warmup, swept.acceptance, jnp.asarray(acceptance))
+        log_scale = jnp.where(now.number > 0, tuned, self.log_scale)
         nan = jnp.full_like(log_density, jnp.nan)
         info = Info.of(log_density, swept.acceptance, jnp.asarray(False), nan, swept.evaluations)
         return ShallowState(ravel(params), log_scale, self.step + 1, self.warmup), info
@@ -59,7 +60,7 @@ class Swept(NamedTuple):
 
     unknowns: Unknowns
     acceptance: Scalar
-    """The mean acceptance probability of hidden units."""
+    """The mean acceptance probability of hidden units; NaN where there is none."""
     evaluations: Scalar
     """Number of hidden units whose likelihood was evaluated."""
 
@@ -177,7 +178,7 @@ def _integrated(rows: Rows, unknowns: Unknowns, columns: Array, steps: _Steps) -
     regression, chosen, total = jax.lax.fori_loop(np.int32(0), count, move, (start, whole, 0.0 * unknowns.sigma))
     accepted = (chosen >= size)[first:]
     work = Work(jnp.where(accepted[None], steps.hidden, unknowns.hidden), both[:, chosen], regression, count)
-    return _Moved(work, total / jnp.maximum(unknowns.number, 1.0))
+    return _Moved(work, total / unknowns.number)
 
 
 def _given(rows: Rows, unknowns: Unknowns, columns: Array, steps: _Steps) -> _Moved:

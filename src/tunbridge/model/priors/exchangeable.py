@@ -29,6 +29,8 @@ def _real(name: str) -> Any:
         if isinstance(value, Distribution | Array):
             return value
         numbers = as_floats(value, name)
+        if not np.isfinite(numbers).all():
+            raise InputError(f"a finite {name}", f"{value}", "Give a number, or a numpyro distribution.")
         return float(numbers) if numbers.ndim == 0 else jnp.asarray(numbers)
 
     return converted
@@ -115,8 +117,11 @@ class Exchangeable(AbstractPrior):
             mean = mean.expand((size,))
         _check_shape(mean, "hidden_mean", ((), (size,)))
         _check_shape(self.hidden_precision, "hidden_precision", ((), (size, size)))
-        if not isinstance(self.hidden_precision, Distribution):
-            _check_definite(self.hidden_precision)
+        precision = self.hidden_precision
+        if not isinstance(precision, Distribution):
+            _check_definite(precision)
+        elif precision.shape() == ():
+            transforms.check_positive(precision, "hidden_precision")
         for name in ("output_mean", "output_variance", "linear_variance", "alpha"):
             _check_shape(getattr(self, name), name, ((),))
         return dataclasses.replace(self, hidden_mean=mean, units=units)
@@ -181,7 +186,7 @@ class Exchangeable(AbstractPrior):
         if not self.discrete:
             return raw, real
         alpha = transforms.values(self.numbers, real)["alpha"]
-        longest = jnp.floor(jnp.log(jax.random.uniform(key_count, minval=jnp.finfo(float).tiny)) / jnp.log(alpha))
+        longest = jnp.floor(jnp.log1p(-jax.random.uniform(key_count)) / jnp.log(alpha))
         return raw, self.with_count(real, jnp.minimum(longest, 1.0 * self._most(like)))
 
     def median_scales(self, like: PyTree, layout: PyTree) -> PyTree:
