@@ -62,6 +62,7 @@ def plots(_):
         ours.band: {"predictive": regression, "x": NUMBERS.x, "data": NUMBERS, "masses": (0.5,)},
         ours.calibration: of_numbers | {"label": "a"},
         ours.check: {"check": check, "output": 0, "axes": [_axes()]},
+        ours.coverage_risk: {"curve": tb.metrics.CoverageRisk(*np.ones((3, 4))), "label": "a"},
         ours.contours: {"log_density": lambda w: -jnp.sum(w**2), **grid},
         ours.densities: priors,
         ours.ellipses: normal,
@@ -186,7 +187,7 @@ def frameworks(_):
 
 
 def others(_):
-    """`tb.applications`, `tb.selection`, `tb.integrators` and `tb.cite`."""
+    """`tb.applications`, `tb.decisions`, `tb.selection`, `tb.integrators` and `tb.cite`."""
     solved, _ = _solved(NUMBERS)
     weights = solved.params.weights
     spread = jax.tree.map(jnp.ones_like, weights), jax.tree.map(lambda leaf: jnp.ones((1, *leaf.shape)), weights)
@@ -197,6 +198,7 @@ def others(_):
     path |= {"step_size": 0.1, "num_steps": 3, "inverse_mass": 1.0}
     ours = tb.applications.compression
     columns = {"columns": np.ones((3, 2)), "y": np.ones(3), "sigma": 1.0, "slab": 1.0, "spike": 0.0, "probability": 0.5}
+    acted = {"actions": np.arange(3.0), "utility": lambda a, y: a * y, "key": KEY, "num": 8}
     simulated = {"recent": np.ones(2), "steps": 2, "key": KEY, "num": 3}
     return {
         tb.applications.series.simulate: {"posterior": solved, **simulated},
@@ -210,6 +212,9 @@ def others(_):
         tb.integrators.leapfrog: path,
         tb.integrators.euler: path,
         tb.cite: {"posterior": solved},
+        tb.decisions.decide: acted | {"predictive": solved.predict(NUMBERS.x), "referral": 0.5},
+        tb.decisions.value_of_information: acted
+        | {"posterior": solved, "x": NUMBERS.x, "further": NUMBERS.x, "simulations": 4},
     }
 
 

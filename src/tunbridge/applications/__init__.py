@@ -1,5 +1,5 @@
-"""Applications of posteriors: compressing networks, forecasting series."""
+"""Applications of posteriors: compressing networks, deciding, forecasting series."""
 
-from tunbridge.applications import compression, series
+from tunbridge.applications import compression, decisions, series
 
-__all__ = ["compression", "series"]
+__all__ = ["compression", "decisions", "series"]

@@ -1,4 +1,4 @@
-"""Scores, calibration, detection and distances of predictive distributions."""
+"""Scores, calibration, detection, selective prediction and distances of predictive distributions."""
 
 from tunbridge.metrics.calibration import (
     Reliability,
@@ -12,8 +12,10 @@ from tunbridge.metrics.calibration import (
 from tunbridge.metrics.detection import aupr, auroc, fpr95
 from tunbridge.metrics.fidelity import agreement, sliced_wasserstein, total_variation, wasserstein
 from tunbridge.metrics.scoring import accuracy, brier, crps, interval_score, log_score, rmse
+from tunbridge.metrics.selective import CoverageRisk, coverage_risk
 
 __all__ = [
+    "CoverageRisk",
     "Reliability",
     "accuracy",
     "agreement",
@@ -21,6 +23,7 @@ __all__ = [
     "auroc",
     "brier",
     "coverage",
+    "coverage_risk",
     "crps",
     "ece",
     "equal_mass",

@@ -54,6 +54,14 @@ class PredictiveDensity(Protocol):
         ...
 
 
+def probs(predictive: Any) -> np.ndarray | None:
+    """Probabilities of the classes (points, classes); None for a predictive of numbers, which has none."""
+    try:
+        return np.asarray(predictive.probs, np.float64)
+    except InputError:
+        return None
+
+
 def column(predictive: PredictiveOfNumbers, y: Any) -> Array:
     """Targets as an array (points, outputs), checked to be finite and to have the shape of the predictive's mean."""
     values = as_floats(y, "y")

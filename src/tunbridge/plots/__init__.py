@@ -10,6 +10,7 @@ from tunbridge.plots.priors import densities, influence, prior_functions
 from tunbridge.plots.pruning import pruning, signal_to_noise
 from tunbridge.plots.reliability import calibration, reliability
 from tunbridge.plots.rows import observed, parts
+from tunbridge.plots.selective import coverage_risk
 from tunbridge.plots.uniformity import sbc
 from tunbridge.plots.weights import averaging, weight_histograms
 
@@ -19,6 +20,7 @@ __all__ = [
     "calibration",
     "check",
     "contours",
+    "coverage_risk",
     "densities",
     "ellipses",
     "energy",

@@ -24,8 +24,8 @@ _FOLDER, _LEAST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE
 _LEVEL, _JAX_LEVEL, _FATAL = "TF_CPP_MIN_LOG_LEVEL", "1", 3
 """The variable of XLA's log level, what JAX sets it to when it is imported, and the level of silence."""
 _FEATURES, _MAPS = Path("/proc/cpuinfo"), Path("/proc/self/maps")
-_MOST_MAPS = 16_000
-"""A quarter of the memory maps that Linux allows a process; about 1 GB of programs."""
+_MOST_MAPS = 12_000
+"""A fifth of the memory maps that Linux allows a process; about 1 GB of programs."""
 _JAX_LEAST = 1.0
 """JAX's default: programs are kept if compilation took at least this many seconds."""
 _Args = ParamSpec("_Args")

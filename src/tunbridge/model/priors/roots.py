@@ -9,6 +9,7 @@ from jax.scipy.special import gammaincc, gammaln
 from numpyro.distributions import Distribution, constraints
 
 from tunbridge.core.declared import as_floats
+from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.model import transforms
 
@@ -29,10 +30,13 @@ class RootInverseGamma(Distribution):
     support = constraints.positive
     reparametrized_params: ClassVar[list] = ["rate"]
 
-    def __init__(self, concentration: float = 2.0, rate: float = 1.0, *, validate_args: bool | None = None):
+    def __init__(self, concentration: float = 2.0, rate: float = 1.0):
         self.concentration, self.rate = _positive(concentration, "concentration"), _positive(rate, "rate")
-        shape = jnp.broadcast_shapes(jnp.shape(concentration), jnp.shape(rate))
-        super().__init__(batch_shape=shape, validate_args=validate_args)
+        shapes = jnp.shape(self.concentration), jnp.shape(self.rate)
+        try:
+            super().__init__(batch_shape=jnp.broadcast_shapes(*shapes))
+        except ValueError as error:
+            raise InputError("concentration and rate of one shape", f"{shapes}", "Give a number for one.") from error
 
     def sample(self, key: Key, sample_shape: tuple[int, ...] = ()) -> Array:
         """Draws of the standard deviation."""
