@@ -1,9 +1,12 @@
 """Gibbs sampling of shallow networks, with the output layer integrated out."""
 
+from typing import ClassVar
+
 import equinox as eqx
 
 from tunbridge.core.data import Data
 from tunbridge.core.types import Key
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
 from tunbridge.inference.shallow.sampler import SweepSampler
 from tunbridge.inference.shallow.sweep import ShallowState
@@ -30,6 +33,13 @@ class GibbsMetropolis(SweepSampler):
     run
         Length of the run.
     """
+
+    promises: ClassVar[Promises] = {  # networks of one form alone
+        "linear": ("refused",),
+        "linear_unknown": ("refused",),
+        "logistic": ("refused",),
+        "tanh_unit": ("refused",),
+    }
 
     integrated: bool = eqx.field(static=True, default=True)
 

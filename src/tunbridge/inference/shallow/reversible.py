@@ -5,6 +5,7 @@ from typing import ClassVar
 from tunbridge.core.data import Data
 from tunbridge.core.declared import Count
 from tunbridge.core.types import Key
+from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Info
 from tunbridge.inference.shallow.sampler import SweepSampler
 from tunbridge.inference.shallow.sweep import ShallowState
@@ -31,6 +32,13 @@ class ReversibleJump(SweepSampler):
 
     discrete: ClassVar[bool] = True
     parts: ClassVar[defaults.Parts] = defaults.COUNTED
+
+    promises: ClassVar[Promises] = {  # networks of one form alone
+        "linear": ("refused",),
+        "linear_unknown": ("refused",),
+        "logistic": ("refused",),
+        "tanh_unit": ("refused",),
+    }
 
     jumps: Count = 5
 

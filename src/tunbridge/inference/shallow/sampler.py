@@ -8,7 +8,6 @@ from jax import Array
 from tunbridge.core.data import Data, Stream
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key, Params
-from tunbridge.inference.promises import Promises
 from tunbridge.inference.sampler import Sampler, check_untempered
 from tunbridge.inference.shallow import form
 from tunbridge.inference.shallow.sweep import ShallowState
@@ -22,12 +21,6 @@ class SweepSampler(Sampler):
     """A sampler of `networks.Shallow` under `priors.Exchangeable` with normal noise."""
 
     parts: ClassVar[defaults.Parts] = defaults.SHALLOW
-    promises: ClassVar[Promises] = {  # networks of one form alone
-        "linear": ("refused",),
-        "linear_unknown": ("refused",),
-        "logistic": ("refused",),
-        "tanh_unit": ("refused",),
-    }
 
     acceptance: float = 0.3
     run: Run = Run(warmup=1000, draws=1000, thin=10)
