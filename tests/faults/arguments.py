@@ -199,6 +199,8 @@ def others(_):
     ours = tb.applications.compression
     columns = {"columns": np.ones((3, 2)), "y": np.ones(3), "sigma": 1.0, "slab": 1.0, "spike": 0.0, "probability": 0.5}
     acted = {"actions": np.arange(3.0), "utility": lambda a, y: a * y, "key": KEY, "num": 8}
+    pooled = {"model": NAMED, "method": LeastSquares(), "pool": NUMBERS.x, "oracle": NUMBERS.y, "test": NUMBERS}
+    pooled |= {"acquisition": tb.acquisition.Random(), "costs": None, "first": None, "progress": None}
     simulated = {"recent": np.ones(2), "steps": 2, "key": KEY, "num": 3}
     return {
         tb.applications.series.simulate: {"posterior": solved, **simulated},
@@ -212,6 +214,7 @@ def others(_):
         tb.integrators.leapfrog: path,
         tb.integrators.euler: path,
         tb.cite: {"posterior": solved},
+        tb.acquisition.learn: {**pooled, "key": KEY, "start": 3, "most": 4, "batch": 1, "folder": None},
         tb.decisions.decide: acted | {"predictive": solved.predict(NUMBERS.x), "referral": 0.5},
         tb.decisions.value_of_information: acted
         | {"posterior": solved, "x": NUMBERS.x, "further": NUMBERS.x, "simulations": 4},

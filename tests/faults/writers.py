@@ -173,6 +173,23 @@ def _drawn(folder):
     return round(imread(folder / "g.png").shape[1] / 110) - 1
 
 
+def _note(folder, n):
+    from tunbridge.applications.acquisition.notes import FILE, Notes
+
+    with files.locked(folder):
+        notes = Notes(folder / FILE, "me")
+        n = notes.rows[-1]["n"] + 1 if notes.rows else n
+        notes.chosen, notes.labels = [n] * 5_000, [n] * 5_000
+        notes.score({"n": n})
+
+
+def _noted(folder):
+    from tunbridge.applications.acquisition.notes import FILE, Notes
+
+    notes = Notes(folder / FILE, "me")
+    return _one([notes.rows[-1]["n"], *notes.chosen, *notes.labels]) if notes.rows else None
+
+
 WRITERS = {
     "core/files.py": Writer(_replace, _replaced),
     "core/archive.py": Writer(
@@ -187,6 +204,7 @@ WRITERS = {
     "datasets/download.py": Writer(_download, _replaced),
     "cli/rundir.py": Writer(_finish, _finished, several=True),
     "cli/benching.py": Writer(_bench, _benched),
+    "applications/acquisition/notes.py": Writer(_note, _noted),
 }
 """By the file of the package that writes."""
 

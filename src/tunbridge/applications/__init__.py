@@ -1,5 +1,5 @@
-"""Applications of posteriors: compressing networks, deciding, forecasting series."""
+"""Applications of posteriors: active learning, compressing networks, decisions, forecasts of series."""
 
-from tunbridge.applications import compression, decisions, series
+from tunbridge.applications import acquisition, compression, decisions, series
 
-__all__ = ["compression", "decisions", "series"]
+__all__ = ["acquisition", "compression", "decisions", "series"]
