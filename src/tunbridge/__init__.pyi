@@ -7,6 +7,7 @@ from tunbridge import diagnostics as diagnostics
 from tunbridge import metrics as metrics
 from tunbridge import plots as plots
 from tunbridge.applications import acquisition as acquisition
+from tunbridge.applications import bandits as bandits
 from tunbridge.applications import decisions as decisions
 from tunbridge.bench.comparing.compare import compare as compare
 from tunbridge.core.citations import cite as cite

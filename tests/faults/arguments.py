@@ -201,6 +201,7 @@ def others(_):
     acted = {"actions": np.arange(3.0), "utility": lambda a, y: a * y, "key": KEY, "num": 8}
     pooled = {"model": NAMED, "method": LeastSquares(), "pool": NUMBERS.x, "oracle": NUMBERS.y, "test": NUMBERS}
     pooled |= {"acquisition": tb.acquisition.Random(), "costs": None, "first": None, "progress": None}
+    arena, player = tb.bandits.labelled(CLASSES.x, CLASSES.y), tb.bandits.Agent(LeastSquares(), model(()), block=2)
     simulated = {"recent": np.ones(2), "steps": 2, "key": KEY, "num": 3}
     return {
         tb.applications.series.simulate: {"posterior": solved, **simulated},
@@ -213,6 +214,18 @@ def others(_):
         ours.signal_to_noise: {"posterior": posterior},
         tb.integrators.leapfrog: path,
         tb.integrators.euler: path,
+        tb.bandits.play: {
+            "agent": player,
+            "environment": arena,
+            "steps": 3,
+            "key": KEY,
+            "folder": None,
+            "progress": None,
+        },
+        tb.bandits.regrets: {"played": [tb.bandits.play(player, arena, 3, key=KEY)]},
+        tb.bandits.labelled: {"x": CLASSES.x, "y": CLASSES.y},
+        tb.bandits.mushrooms: {"x": CLASSES.x, "edible": np.arange(12) % 2},
+        tb.bandits.wheel: {"key": KEY, "num": 5, "delta": 0.5, "noise": 0.1},
         tb.cite: {"posterior": solved},
         tb.acquisition.learn: {**pooled, "key": KEY, "start": 3, "most": 4, "batch": 1, "folder": None},
         tb.decisions.decide: acted | {"predictive": solved.predict(NUMBERS.x), "referral": 0.5},

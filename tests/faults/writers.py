@@ -190,6 +190,27 @@ def _noted(folder):
     return _one([notes.rows[-1]["n"], *notes.chosen, *notes.labels]) if notes.rows else None
 
 
+def _play(folder, n):
+    from tunbridge.applications.bandits import runner
+
+    with files.locked(folder):
+        path = folder / runner.FILE
+        n = len(archive.read(path)[1]["0"]) + 1 if path.exists() else n
+        runner._State(np.full(n, n % 7), np.full(n, float(n % 7)), n, n, _Saved(n)).write(folder, "me")
+
+
+def _played(folder):
+    from tunbridge.applications.bandits import runner
+
+    if not (folder / runner.FILE).exists():
+        return None
+    facts, arrays = archive.read(folder / runner.FILE)
+    n = len(arrays["0"])
+    assert _one([*arrays["0"], *arrays["1"]]) == n % 7
+    kept, draws = archive.read(folder / facts["posterior"] / "posterior.npz")
+    return _one([n, facts["fits"], kept["n"], *draws["0"]])
+
+
 WRITERS = {
     "core/files.py": Writer(_replace, _replaced),
     "core/archive.py": Writer(
@@ -205,6 +226,7 @@ WRITERS = {
     "cli/rundir.py": Writer(_finish, _finished, several=True),
     "cli/benching.py": Writer(_bench, _benched),
     "applications/acquisition/notes.py": Writer(_note, _noted),
+    "applications/bandits/runner.py": Writer(_play, _played),
 }
 """By the file of the package that writes."""
 

@@ -1,5 +1,5 @@
-"""Applications of posteriors: active learning, compressing networks, decisions, forecasts of series."""
+"""Applications of posteriors: active learning, bandits, compressing networks, decisions, forecasts of series."""
 
-from tunbridge.applications import acquisition, compression, decisions, series
+from tunbridge.applications import acquisition, bandits, compression, decisions, series
 
-__all__ = ["acquisition", "compression", "decisions", "series"]
+__all__ = ["acquisition", "bandits", "compression", "decisions", "series"]

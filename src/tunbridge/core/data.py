@@ -83,7 +83,7 @@ class Data(Module):
         """How many times each row counts, (capacity,); ones where no weight was given."""
         return jnp.ones(self.capacity) if self.weight is None else self.weight
 
-    def padded(self, masked: bool = True) -> "Data":
+    def padded(self, masked: bool = True, capacity: int | None = None) -> "Data":
         """The same rows in arrays padded to a common size with copies of the first row.
 
         Programs are compiled for shapes: tables of 385 to 448 rows share one program. Very large tables are returned
@@ -94,8 +94,11 @@ class Data(Module):
         masked
             Whether padding rows have weight 0. If False, data without weights stay without them, for callers that
             select among the first `num` rows themselves.
+        capacity
+            Number of rows of the arrays, for tables that grow: one of many refits then compiles nothing. None takes
+            the next common size.
         """
-        capacity = capacity_for(self.num)
+        capacity = capacity_for(self.num) if capacity is None else max(capacity, self.num)
         if self.count is not None or capacity * (num_bytes(self) // self.num) > _MOST_PADDED:
             return self
         index = np.where(np.arange(capacity) < self.num, np.arange(capacity), 0)

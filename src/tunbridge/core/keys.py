@@ -39,6 +39,11 @@ def one(keys: Key, index: int | np.ndarray) -> Key:
     return _key(_words(keys)[index])
 
 
+def seed(key: Key) -> list[int]:
+    """Return whole numbers that seed a generator of NumPy."""
+    return np.asarray(jax.random.key_data(key)).ravel().tolist()
+
+
 def _can_hash(key: Key) -> bool:
     config: Any = jax.config
     concrete = not isinstance(key, jax.core.Tracer)

@@ -3,12 +3,12 @@
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 
 from tunbridge.applications.acquisition.base import BALD, Acquisition
 from tunbridge.core.declared import Count
 from tunbridge.core.errors import InputError
+from tunbridge.core.keys import seed
 from tunbridge.core.types import Key
 from tunbridge.inference.posteriors import Posterior
 from tunbridge.metrics.targets import probs
@@ -45,7 +45,7 @@ class BatchBALD(Acquisition):
             noise = np.asarray(predictive.aleatoric, np.float64)[some]
             return some[_of_numbers(functions, noise, costs[some], num)]
         each = np.asarray(predictive.functions, np.float64)[:, some]
-        return some[_of_classes(each, costs[some], num, self.configurations, np.random.default_rng(_seed(key)))]
+        return some[_of_classes(each, costs[some], num, self.configurations, np.random.default_rng(seed(key)))]
 
 
 class CoreSet(Acquisition):
@@ -67,10 +67,6 @@ class CoreSet(Acquisition):
             distance = np.sum((functions - functions[taken[-1]]) ** 2, axis=1)
             nearest = distance if len(taken) == 1 else np.minimum(nearest, distance)
         return np.array(taken)
-
-
-def _seed(key: Key) -> list[int]:
-    return np.asarray(jax.random.key_data(key)).ravel().tolist()
 
 
 def _of_numbers(functions: np.ndarray, noise: np.ndarray, costs: np.ndarray, num: int) -> np.ndarray:

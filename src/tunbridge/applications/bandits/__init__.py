@@ -1,0 +1,21 @@
+"""Contextual bandits: environments, agents of any method, and a runner."""
+
+from tunbridge.applications.bandits.environments import Environment, labelled, mushrooms, wheel
+from tunbridge.applications.bandits.policies import UCB, EpsilonGreedy, Greedy, Policy, Thompson
+from tunbridge.applications.bandits.runner import Agent, Played, play, regrets
+
+__all__ = [
+    "UCB",
+    "Agent",
+    "Environment",
+    "EpsilonGreedy",
+    "Greedy",
+    "Played",
+    "Policy",
+    "Thompson",
+    "labelled",
+    "mushrooms",
+    "play",
+    "regrets",
+    "wheel",
+]
