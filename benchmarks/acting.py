@@ -1,11 +1,11 @@
-"""Labels that active learning needs, by rule and by posterior.
+"""Labels that active learning needs, by rule and by posterior; regret of bandits, by policy.
 
     [TUNBRIDGE_DATA=FOLDER] python benchmarks/acting.py [PART ...] [--seeds 5]    (--help names the parts)
     -> benchmarks/results/acting.json, one row at a time
 
 `digits` takes the 1,797 small images that come with the package, `mnist` needs mnist.npz in FOLDER. Each run starts
-with 20 labels drawn at random and is scored on rows that are never labelled; a run that is stopped goes on from
-build/acting.
+with 20 labels drawn at random and is scored on rows that are never labelled. `mushroom` needs mushroom.csv in FOLDER:
+50,000 mushrooms, to eat or not, with rewards in tens. A run that is stopped goes on from build/acting.
 """
 
 import argparse
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+from real_sets import mushrooms
 from record import put, recorded
 
 import tunbridge as tb
@@ -97,9 +98,55 @@ def curves(part, load, hidden, most, batch, seeds, methods):
                 put("acting", part, row, {"runs": done}, "acting.py")
 
 
+# Bandits
+
+SHOWN = 500
+"""Steps between the points of a curve of regret."""
+
+
+def players():
+    """Agents by name: two models of the reward, and how each is used."""
+    neural = tb.NeuralLinear(tb.MAP(train=tb.Train(500, batch_size=256)))
+    deep = tb.Model(tb.networks.MLP((100,), "relu"), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
+    line = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(1.0))
+    use = tb.bandits
+    policies = {
+        "Thompson": use.Thompson(),
+        "UCB": use.UCB(1.0),
+        "greedy": use.Greedy(),
+        "1 % at random": use.EpsilonGreedy(0.01),
+        "5 % at random": use.EpsilonGreedy(0.05),
+    }
+    found = {f"neural linear, {name}": use.Agent(neural, deep, policy) for name, policy in policies.items()}
+    exact = tb.NeuralLinear(tb.MAP(train=tb.Train(1)))
+    return found | {"linear, Thompson": use.Agent(exact, line, use.Thompson())}
+
+
+def mushroom(seeds, steps=50_000):
+    x, y = mushrooms()
+    whole = tb.bandits.mushrooms(x, y == 0)
+    arena = tb.bandits.Environment(whole.contexts, whole.values / 10.0, whole.chances)
+    for name, agent in players().items():
+        done = recorded("acting").get("mushroom", {}).get(name, {"runs": []})["runs"]
+        for seed in range(len(done), seeds):
+            played = tb.bandits.play(agent, arena, steps, key=jax.random.key(seed))
+            regret = 10.0 * played.cumulative
+            print("mushroom", name, seed, round(regret[-1]), f"{played.seconds:.0f} s, {played.fits} fits", flush=True)
+            done.append(
+                {
+                    "regret": regret[SHOWN - 1 :: SHOWN].round(1).tolist(),
+                    "simple": 10.0 * played.simple,
+                    "seconds": played.seconds,
+                    "fits": played.fits,
+                }
+            )
+            put("acting", "mushroom", name, {"runs": done}, "acting.py")
+
+
 PARTS = {
     "digits": lambda seeds: curves("digits", digits, 100, 200, 10, seeds, METHODS),
     "mnist": lambda seeds: curves("mnist", mnist, 100, 220, 10, seeds, ["dropout"]),
+    "mushroom": mushroom,
 }
 
 if __name__ == "__main__":

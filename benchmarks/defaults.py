@@ -38,7 +38,7 @@ _MUSHROOMS = 1000
 
 def load(name, split, gap=False):
     """Rows and targets for training and for testing."""
-    from real_sets import UCI, uci_rows
+    from real_sets import UCI, mushrooms, uci_rows
 
     if gap:
         rows = load(name, 0)
@@ -48,7 +48,7 @@ def load(name, split, gap=False):
         return x[~held], y[~held], x[held], y[held]
     if name in UCI:
         return uci_rows(name, split)
-    x, y = _mushrooms() if name == "mushroom" else _bundled(name)
+    x, y = mushrooms() if name == "mushroom" else _bundled(name)
     order = np.random.default_rng(split).permutation(len(y))
     train = order[: _MUSHROOMS if name == "mushroom" else len(y) * 4 // 5]
     test = order[len(train) : len(train) + 2000]
@@ -62,17 +62,6 @@ def _bundled(name):
     rows = getattr(tb.datasets, data)()
     y = np.asarray(rows.y).reshape(-1)
     return np.asarray(rows.x), y.astype(int) if name in CLASSES else y
-
-
-def _mushrooms():
-    """The table with a column for each value of each attribute."""
-    lines = (FOLDER / "mushroom.csv").read_text().splitlines()
-    names, cells = lines[0].split(","), np.array([line.split(",") for line in lines[1:]])
-    label = names.index("edibility")
-    columns = [
-        column == value for number, column in enumerate(cells.T) if number != label for value in np.unique(column)
-    ]
-    return np.stack(columns, axis=1).astype(float), (cells[:, label] == "p").astype(int)
 
 
 def method_of(name, batches=False):

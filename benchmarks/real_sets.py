@@ -19,6 +19,17 @@ IMAGES = 2000
 _MANY, _BATCH, _BATCH_OF_IMAGES = 5000, 1000, 500
 
 
+def mushrooms():
+    """The table with a column for each value of each attribute, and whether each mushroom is poisonous."""
+    lines = (FOLDER / "mushroom.csv").read_text().splitlines()
+    names, cells = lines[0].split(","), np.array([line.split(",") for line in lines[1:]])
+    label = names.index("edibility")
+    columns = [
+        column == value for number, column in enumerate(cells.T) if number != label for value in np.unique(column)
+    ]
+    return np.stack(columns, axis=1).astype(float), (cells[:, label] == "p").astype(int)
+
+
 class Task(NamedTuple):
     """A data set with its model: training rows and test rows."""
 
