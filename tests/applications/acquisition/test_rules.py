@@ -139,11 +139,15 @@ def test_batches_of_numbers_maximise_the_log_determinant():
 
 
 def test_core_sets_cover_the_pool():
-    """Rows of two clusters and one far away: three selections take one of each."""
+    """Rows of two clusters and one far away: three selections take one of each, two those without a label."""
     posterior = line()
-    pool = np.array([[0.0], [0.01], [0.02], [1.0], [1.01], [9.0]])
-    taken = acquisition.CoreSet().select(posterior, pool, 3, key=jax.random.key(0))
-    assert {0 if row < 3 else 1 if row < 5 else 2 for row in taken} == {0, 1, 2}
+    pool = np.array([[0.0], [0.01], [0.02], [3.0], [3.01], [9.0]])
+    rule, key = acquisition.CoreSet(), jax.random.key(0)
+    assert {0 if row < 3 else 1 if row < 5 else 2 for row in rule.select(posterior, pool, 3, key=key)} == {0, 1, 2}
+    assert set(rule.select(posterior, pool, 2, key=key, known=[[9.1]]).tolist()) <= {0, 1, 2, 3, 4}
+    assert rule.select(posterior, pool, 1, key=key, known=[[9.1], [0.0]]).tolist() in ([3], [4])
+    with pytest.raises(tb.InputError, match="known rows"):
+        rule.select(posterior, pool, 1, key=key, known=[[1.0, 2.0]])
 
 
 def test_costs_divide_scores():

@@ -1,7 +1,7 @@
 """Which rows of a pool to label next: the protocol, and scores of single rows."""
 
 import abc
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,15 +14,28 @@ from tunbridge.inference.posteriors import Posterior
 from tunbridge.metrics.targets import probs
 
 
+class Pool(NamedTuple):
+    """What a rule selects from."""
+
+    rows: np.ndarray
+    """Rows without a label, (points, ...features)."""
+    costs: np.ndarray
+    """What it costs to label each, (points,)."""
+    known: np.ndarray | None
+    """Rows that have labels, (others, ...features)."""
+
+
 class Acquisition(Module):
     """A rule that selects rows of a pool to be labelled."""
 
     @abc.abstractmethod
-    def _selected(self, posterior: Posterior, rows: np.ndarray, num: int, key: Key, costs: np.ndarray) -> np.ndarray:
-        """Return `num` indices of `rows`, best first."""
+    def _selected(self, posterior: Posterior, pool: Pool, num: int, key: Key) -> np.ndarray:
+        """Return `num` indices of the pool's rows, best first."""
 
     @checked
-    def select(self, posterior: Posterior, x: Any, num: Count = 1, *, key: Key, costs: Any = None) -> np.ndarray:
+    def select(
+        self, posterior: Posterior, x: Any, num: Count = 1, *, key: Key, costs: Any = None, known: Any = None
+    ) -> np.ndarray:
         """Return indices of the rows to label, best first, (num,).
 
         Parameters
@@ -38,6 +51,8 @@ class Acquisition(Module):
         costs
             What it costs to label each row, (points,), above 0; None is the same for all. A rule with scores divides
             them by the costs.
+        known
+            The rows that have labels, for rules that keep away from them, (others, ...features).
         """
         rows = check_x(x)
         if num > len(rows):
@@ -45,7 +60,12 @@ class Acquisition(Module):
         prices = np.ones(len(rows)) if costs is None else as_floats(costs, "costs")
         if prices.shape != (len(rows),) or not (np.isfinite(prices) & (prices > 0)).all():
             raise InputError(f"costs above 0 of shape ({len(rows)},)", f"shape {prices.shape}", "Give one per row.")
-        return self._selected(posterior, rows, num, key, prices)
+        others = None if known is None else check_x(known)
+        if others is not None and others.shape[1:] != rows.shape[1:]:
+            raise InputError(
+                f"known rows of shape {rows.shape[1:]}", f"{others.shape[1:]}", "Give rows like those of x."
+            )
+        return self._selected(posterior, Pool(rows, prices, others), num, key)
 
 
 class Scored(Acquisition):
@@ -55,15 +75,15 @@ class Scored(Acquisition):
     def scores(self, predictive: Any) -> np.ndarray:
         """Return the score of each row, (points,)."""
 
-    def _selected(self, posterior: Posterior, rows: np.ndarray, num: int, key: Key, costs: np.ndarray) -> np.ndarray:
-        return highest(self.scores(posterior.predict(rows)) / costs, num, key)
+    def _selected(self, posterior: Posterior, pool: Pool, num: int, key: Key) -> np.ndarray:
+        return highest(self.scores(posterior.predict(pool.rows)) / pool.costs, num, key)
 
 
 class Random(Acquisition):
     """Rows at random: the baseline. With costs, cheap rows are as probable as dear ones."""
 
-    def _selected(self, posterior: Posterior, rows: np.ndarray, num: int, key: Key, costs: np.ndarray) -> np.ndarray:
-        return np.asarray(jax.random.permutation(key, len(rows)))[:num]
+    def _selected(self, posterior: Posterior, pool: Pool, num: int, key: Key) -> np.ndarray:
+        return np.asarray(jax.random.permutation(key, len(pool.rows)))[:num]
 
 
 class Entropy(Scored):

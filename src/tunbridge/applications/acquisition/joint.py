@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from tunbridge.applications.acquisition.base import BALD, Acquisition
+from tunbridge.applications.acquisition.base import BALD, Acquisition, Pool
 from tunbridge.core.declared import Count
 from tunbridge.core.errors import InputError
 from tunbridge.core.keys import seed
@@ -34,10 +34,10 @@ class BatchBALD(Acquisition):
     configurations: Count = eqx.field(static=True, default=10_000)
     candidates: Count | None = eqx.field(static=True, default=None)
 
-    def _selected(self, posterior: Posterior, rows: np.ndarray, num: int, key: Key, costs: np.ndarray) -> np.ndarray:
-        predictive: Any = posterior.predict(rows)
-        some = np.arange(len(rows))
-        if self.candidates is not None and self.candidates < len(rows):
+    def _selected(self, posterior: Posterior, pool: Pool, num: int, key: Key) -> np.ndarray:
+        predictive: Any = posterior.predict(pool.rows)
+        some, costs = np.arange(len(pool.rows)), pool.costs
+        if self.candidates is not None and self.candidates < len(some):
             single = BALD().scores(predictive) / costs
             some = np.sort(np.argsort(-single, kind="stable")[: max(self.candidates, num)])
         if probs(predictive) is None:
@@ -49,23 +49,24 @@ class BatchBALD(Acquisition):
 
 
 class CoreSet(Acquisition):
-    """Rows that leave no other row far from a selected one: greedy k-centre :cite:p:`sener2018active`.
+    """Rows that leave no other row far from one with a label: greedy k-centre :cite:p:`sener2018active`.
 
-    Distances are between the functions of the posterior at the rows, over its networks: rows that no network tells
-    apart are near. The first row is the farthest from the mean.
+    Distances are between inputs; the posterior is not asked. Without `known` rows the first is the farthest from the
+    mean. Costs divide squared distances.
     """
 
-    def _selected(self, posterior: Posterior, rows: np.ndarray, num: int, key: Key, costs: np.ndarray) -> np.ndarray:
-        predictive: Any = posterior.predict(rows)
-        functions = np.moveaxis(np.asarray(predictive.functions, np.float64), 1, 0).reshape(len(rows), -1)
-        nearest = np.sum((functions - functions.mean(axis=0)) ** 2, axis=1)
+    def _selected(self, posterior: Posterior, pool: Pool, num: int, key: Key) -> np.ndarray:
+        flat = np.asarray(pool.rows, np.float64).reshape(len(pool.rows), -1)
+        centres = flat.mean(axis=0)[None] if pool.known is None else np.asarray(pool.known, np.float64)
+        nearest = np.full(len(flat), np.inf)
+        for centre in centres.reshape(len(centres), -1):
+            nearest = np.minimum(nearest, np.sum((flat - centre) ** 2, axis=1))
         taken: list[int] = []
         for _ in range(num):
-            worth = nearest / costs
+            worth = nearest / pool.costs
             worth[taken] = -np.inf
             taken.append(int(worth.argmax()))
-            distance = np.sum((functions - functions[taken[-1]]) ** 2, axis=1)
-            nearest = distance if len(taken) == 1 else np.minimum(nearest, distance)
+            nearest = np.minimum(nearest, np.sum((flat - flat[taken[-1]]) ** 2, axis=1))
         return np.array(taken)
 
 

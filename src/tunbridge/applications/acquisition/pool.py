@@ -122,7 +122,8 @@ def learn(
             left = np.setdiff1d(np.arange(len(rows)), chosen)
             prices = None if costs is None else np.asarray(costs)[left]
             num = min(batch, most - len(chosen))
-            more = left[acquisition.select(posterior, rows[left], num, key=key_select, costs=prices)]
+            picked = acquisition.select(posterior, rows[left], num, key=key_select, costs=prices, known=rows[chosen])
+            more = left[picked]
             notes.extend(more, _asked(ask, more, rows, model))
 
 
