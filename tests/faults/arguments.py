@@ -126,7 +126,7 @@ def bench(folder):
             "names": ["a", "b"],
             "key": KEY,
         }
-        | {"method": laplace},
+        | {"method": laplace, "repeats": 1},
         ours.num_units: {"posterior": _counted()},
         ours.partial_effects: {"posterior": posterior, "x": NUMBERS.x, "names": ["a", "b"], "output": 0},
         ours.partial_function: {"posterior": posterior, "data": NUMBERS, "feature": 1}

@@ -194,7 +194,7 @@ REFUSED = {
     "a wheel without a rim": (lambda: bandits.wheel(jax.random.key(0), 10, 1.0), "delta below 1"),
     "an epsilon above 1": (lambda: bandits.EpsilonGreedy(1.5), "epsilon from 0 to 1"),
     "no growth": (lambda: agent(growth=1.0), "growth above 1"),
-    "no runs": (lambda: bandits.regrets([]), "runs of the same number"),
+    "no runs": (lambda: bandits.regrets([]), "as returned by play"),
 }
 
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from tunbridge.core.data import check_x
-from tunbridge.core.declared import Count, Module, as_floats, checked
+from tunbridge.core.declared import Count, Module, as_floats, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.types import Key
 from tunbridge.inference.posteriors import Posterior
@@ -57,9 +57,7 @@ class Acquisition(Module):
         rows = check_x(x)
         if num > len(rows):
             raise InputError(f"num from 1 to the {len(rows)} rows of the pool", f"{num}", "Ask for fewer.")
-        prices = np.ones(len(rows)) if costs is None else as_floats(costs, "costs")
-        if prices.shape != (len(rows),) or not (np.isfinite(prices) & (prices > 0)).all():
-            raise InputError(f"costs above 0 of shape ({len(rows)},)", f"shape {prices.shape}", "Give one per row.")
+        prices = as_costs(costs, len(rows))
         others = None if known is None else check_x(known)
         if others is not None and others.shape[1:] != rows.shape[1:]:
             raise InputError(
@@ -119,6 +117,14 @@ class BALD(Scored):
             return per_row(predictive.epistemic)
         epistemic, aleatoric = (np.asarray(part, np.float64) for part in (predictive.epistemic, predictive.aleatoric))
         return per_row(0.5 * np.log1p(epistemic / aleatoric))
+
+
+def as_costs(costs: Any, num: int) -> np.ndarray:
+    """Costs (num,), ones where there are none; InputError unless all are above 0."""
+    prices = np.ones(num) if costs is None else as_floats(costs, "costs")
+    if prices.shape != (num,) or not (np.isfinite(prices) & (prices > 0)).all():
+        raise InputError(f"costs above 0 of shape ({num},)", shown(costs), "Give one per row.")
+    return prices
 
 
 def per_row(values: Any) -> np.ndarray:

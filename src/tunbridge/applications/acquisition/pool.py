@@ -11,11 +11,11 @@ import jax
 import numpy as np
 
 from tunbridge import metrics
-from tunbridge.applications.acquisition.base import Acquisition
+from tunbridge.applications.acquisition.base import Acquisition, as_costs
 from tunbridge.applications.acquisition.notes import FILE, Notes
 from tunbridge.core import files, tables
 from tunbridge.core.data import Data, check_x
-from tunbridge.core.declared import Count, checked, shown
+from tunbridge.core.declared import Count, as_floats, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_table
 from tunbridge.core.types import Key
@@ -104,7 +104,8 @@ def learn(
     first = _first(first, start, len(rows), key)
     if not len(first) <= most <= len(rows):
         raise InputError(f"most from {len(first)} to the {len(rows)} rows of the pool", f"{most}", "Change most=.")
-    run = fingerprint(model, method, acquisition, rows, tested, first, batch, key, costs)
+    prices = as_costs(costs, len(rows))
+    run = fingerprint(model, method, acquisition, rows, tested, first, batch, key, prices)
     with contextlib.nullcontext() if folder is None else files.locked(Path(folder)):
         notes = Notes(None if folder is None else Path(folder) / FILE, run)
         if not notes.chosen:
@@ -120,9 +121,10 @@ def learn(
             if len(chosen) >= most:
                 return Learning(notes.rows, chosen, labels, posterior)
             left = np.setdiff1d(np.arange(len(rows)), chosen)
-            prices = None if costs is None else np.asarray(costs)[left]
             num = min(batch, most - len(chosen))
-            picked = acquisition.select(posterior, rows[left], num, key=key_select, costs=prices, known=rows[chosen])
+            picked = acquisition.select(
+                posterior, rows[left], num, key=key_select, costs=prices[left], known=rows[chosen]
+            )
             more = left[picked]
             notes.extend(more, _asked(ask, more, rows, model))
 
@@ -139,11 +141,9 @@ def _first(first: Any, start: int, num: int, key: Key) -> np.ndarray:
 
 
 def _known(labels: Any, num: int) -> Callable[[np.ndarray], np.ndarray]:
-    values = np.asarray(labels)
-    if len(values) != num:
-        raise InputError(
-            f"a label for each of the {num} rows of the pool, or a function", f"{len(values)}", "Match them."
-        )
+    values = as_floats(labels, "oracle") if not isinstance(labels, np.ndarray | jax.Array) else np.asarray(labels)
+    if values.ndim == 0 or len(values) != num:
+        raise InputError(f"a label for each of the {num} rows of the pool, or a function", shown(labels), "Match them.")
     return lambda indices: values[indices]
 
 

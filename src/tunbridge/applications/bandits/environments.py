@@ -98,10 +98,13 @@ def mushrooms(x: Any, edible: Any) -> Environment:
     x, edible
         Encoded mushrooms (points, features), and whether each is edible (points,).
     """
-    good = as_floats(edible, "edible").astype(bool)
+    rows, good = check_x(x), as_floats(edible, "edible")
+    if good.shape != (len(rows),) or not np.isin(good, (0.0, 1.0)).all():
+        raise InputError(f"edible as 0 or 1 for each of {len(rows)} rows", shown(edible), "Give one per row.")
+    good = good.astype(bool)
     values = np.zeros((len(good), 2, 2))
     values[:, 1] = np.where(good[:, None], 5.0, np.array([[-35.0, 5.0]]))
-    return Environment(x, values, np.full(values.shape, 0.5))
+    return Environment(rows, values, np.full(values.shape, 0.5))
 
 
 @checked

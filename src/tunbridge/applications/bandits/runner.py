@@ -16,7 +16,7 @@ from tunbridge.applications.bandits.environments import Environment
 from tunbridge.applications.bandits.policies import Policy, Thompson
 from tunbridge.core import archive, files, keys, tables
 from tunbridge.core.data import Data
-from tunbridge.core.declared import Count, Module, checked
+from tunbridge.core.declared import Count, Module, checked, shown
 from tunbridge.core.errors import CheckpointError, InputError, LoadError
 from tunbridge.core.types import Key
 from tunbridge.inference.base import Method
@@ -258,18 +258,20 @@ class _State:
 
 @checked
 def regrets(played: Sequence[Played]) -> tables.Listing:
-    """Return cumulative regret over several runs, at a quarter, a half, three quarters and all of the steps.
+    """Return mean cumulative regret at a quarter, a half, three quarters and all of the steps, and its error.
 
     Parameters
     ----------
     played
         Runs of one agent with different keys.
     """
-    if not played or len({len(one.regret) for one in played}) > 1:
-        raise InputError("runs of the same number of steps", f"{len(played)} runs", "Play each as long.")
+    if not len(played) or not all(isinstance(run, Played) for run in played):
+        raise InputError("runs, as returned by play", shown(played), "Write [play(..., key=key) for key in keys].")
+    if len({len(run.regret) for run in played}) > 1:
+        raise InputError("runs of the same number of steps", "others", "Play each as long.")
     rows = []
     for place, row in enumerate(played[0].rows):
-        found = np.array([one.rows[place]["regret"] for one in played])
-        error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else float("nan")
-        rows.append({"steps": row["steps"], "regret": float(found.mean()), "its error": float(error)})
+        found = np.array([run.rows[place]["regret"] for run in played])
+        error = {"its error": float(found.std(ddof=1) / np.sqrt(len(found)))} if len(found) > 1 else {}
+        rows.append({"steps": row["steps"], "regret": float(found.mean()), **error})
     return tables.Listing("regret", rows)

@@ -40,7 +40,7 @@ class Units(tables.Table):
 def num_units(posterior: Posterior) -> Units:
     """Prior and posterior probability of each number of hidden units, with the Monte Carlo error of the latter.
 
-    A number that all draws have, or none, has no error: they do not show one.
+    For a number that all draws have, or none, the error is the share of one draw.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def num_units(posterior: Posterior) -> Units:
     rows = []
     for number in range(most + 1):
         found = (counts == number).astype(float)
-        error = float(diagnostics.mcse(found[..., None])[0]) if 0.0 < found.mean() < 1.0 else float("nan")
+        error = float(diagnostics.mcse(found[..., None])[0]) if 0.0 < found.mean() < 1.0 else 1.0 / counts.size
         rows.append({"units": number, "prior": before[number], "posterior": float(found.mean()), "error": error})
     sentences: tuple[str, ...] = ()
     if rows[-1]["posterior"] > 0.05:
