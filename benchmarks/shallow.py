@@ -36,7 +36,7 @@ SIGMA = 0.3
 
 def keep(section, row, found):
     put("shallow", section, row, found, "shallow.py")
-    print(section, row, {name: value for name, value in found.items() if np.ndim(value) == 0}, flush=True)
+    print(section, row, {name: value for name, value in found.items() if np.isscalar(value)}, flush=True)
 
 
 # Speed
