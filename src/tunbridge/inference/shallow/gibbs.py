@@ -19,7 +19,7 @@ class GibbsMetropolis(SweepSampler):
     The output and linear weights are integrated out in closed form, so that each hidden unit moves on the marginal
     likelihood, which a rank-one update gives; then the output weights are drawn, and every unknown number of the prior
     and the noise from its conditional distribution, or by slice sampling :cite:p:`neal2003slice` where its prior is not
-    conjugate. Neither gradients nor tuning are needed. Computation is in double precision.
+    conjugate. No gradient is taken; warm-up tunes the size of steps. Computation is in double precision.
 
     Use it for one hidden layer of up to some tens of units and normal noise, where it decorrelates the predictions
     faster per second than gradient-based samplers.
