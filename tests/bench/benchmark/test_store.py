@@ -42,6 +42,8 @@ def test_rows_by_other_rules_are_not_mixed(tmp_path):
 
 
 def test_what_is_no_store_is_said(tmp_path):
+    with pytest.raises(tb.InputError, match="Name a file in it"):
+        Store(tmp_path, {})
     with pytest.raises(tb.InputError, match="where there is none"):
         Store(tmp_path / "r.sqlite")
     (tmp_path / "text.sqlite").write_text("these are words " * 100)

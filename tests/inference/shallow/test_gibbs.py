@@ -121,7 +121,7 @@ def test_units_that_move_without_their_prior_fail_gewekes_test(key, monkeypatch)
 
     monkeypatch.setattr(sweep, "_log_prior", lambda raw: jnp.zeros(raw.shape[1], raw.dtype))
     worst = joint.compare(MODELS["conjugate"], X, key, 20_000)
-    assert max(worst.values()) > joint.FALSE_ALARM
+    assert not all(value < joint.FALSE_ALARM for value in worst.values())  # NaN if they walk off to infinity
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_steps_are_not_tuned_by_sweeps_without_a_unit(key):
     without, info = step(start)
     assert float(unravel(like, start.position).scales[-1]) == 0.0
     assert float(without.log_scale) == float(start.log_scale)
-    assert np.isnan(info.acceptance)
+    assert float(info.acceptance) == 1.0
     params = unravel(like, start.position)
     used = start._replace(position=ravel(params._replace(scales=(*params.scales[:-1], jnp.asarray(2.0)))))
     assert float(step(used)[0].log_scale) != float(start.log_scale)

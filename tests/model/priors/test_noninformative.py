@@ -76,7 +76,7 @@ def test_jeffreys_density_is_the_root_of_the_determinant_times_the_flat_one(key,
         return prior.log_prob(raw, (), layout) - flat.log_prob(raw, (), layout) - 0.5 * volume
 
     heights = [float(off(at)) for at in jax.random.normal(key, (5, ravel(weights).size))]
-    np.testing.assert_allclose(heights, 0.0, atol=1e-9)
+    np.testing.assert_allclose(heights, 0.0, atol=1e-8)  # the determinant of J'J rounds as the square of J's condition
 
 
 def test_jeffreys_prior_does_not_depend_on_how_the_weight_is_written(x64):

@@ -50,6 +50,8 @@ class Store:
     @checked
     def __init__(self, path: str | os.PathLike, rules: Mapping[str, Any] | None = None):
         self.path = Path(path)
+        if self.path.is_dir():
+            raise InputError("a file for results", f"the folder {self.path}", "Name a file in it.")
         if rules is None and not self.path.is_file():
             raise InputError("a file with results", f"{self.path}, where there is none", "Check the path.")
         with contextlib.ExitStack() as stack:  # close the file if it is refused

@@ -60,7 +60,7 @@ class Swept(NamedTuple):
 
     unknowns: Unknowns
     acceptance: Scalar
-    """The mean acceptance probability of hidden units; NaN where there is none."""
+    """The mean acceptance probability of hidden units; 1 where there is none."""
     evaluations: Scalar
     """Number of hidden units whose likelihood was evaluated."""
 
@@ -178,7 +178,8 @@ def _integrated(rows: Rows, unknowns: Unknowns, columns: Array, steps: _Steps) -
     regression, chosen, total = jax.lax.fori_loop(np.int32(0), count, move, (start, whole, 0.0 * unknowns.sigma))
     accepted = (chosen >= size)[first:]
     work = Work(jnp.where(accepted[None], steps.hidden, unknowns.hidden), both[:, chosen], regression, count)
-    return _Moved(work, total / unknowns.number)
+    none = unknowns.number == 0
+    return _Moved(work, jnp.where(none, 1.0, total / jnp.where(none, 1.0, unknowns.number)))
 
 
 def _given(rows: Rows, unknowns: Unknowns, columns: Array, steps: _Steps) -> _Moved:
