@@ -88,8 +88,6 @@ class Store:
         if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             return errno.ENOSPC if shutil.disk_usage(self.path.parent).free < _LITTLE else errno.EIO
         if kind in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-            if self.path.is_dir():
-                return errno.EISDIR
             return errno.EACCES if self.path.parent.is_dir() else errno.ENOENT
         return None
 
