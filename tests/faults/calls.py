@@ -6,7 +6,7 @@ import inspect
 import math
 import signal
 import warnings
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import jax
@@ -92,6 +92,8 @@ def outcome(call, *args, **kwargs):
         with _within(20), warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             result = call(*args, **kwargs)
+        if isinstance(result, AbstractContextManager):  # a store of results that was opened
+            result.__exit__(None, None, None)
     except TunbridgeError as error:
         return "refused" if str(error) else "refused without a word"
     except Exception as error:
