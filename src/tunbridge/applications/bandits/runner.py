@@ -96,19 +96,19 @@ class Played(tables.Table):
     @property
     def simple(self) -> float:
         """Mean regret of the last tenth of the steps."""
-        return float(self.regret[-max(len(self.regret) // 10, 1) :].mean())
+        return self._late(len(self.regret))
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Regret after a quarter, a half, three quarters and all of the steps."""
         ends = [max(round(share * len(self.regret)), 1) for share in _SHARES]
+        total = self.cumulative
         return [
-            {"steps": end, "regret": float(self.cumulative[end - 1]), "per step, last tenth": self._late(end)}
-            for end in ends
+            {"steps": end, "regret": float(total[end - 1]), "per step, last tenth": self._late(end)} for end in ends
         ]
 
     def _late(self, end: int) -> float:
-        return float(self.regret[max(end - max(end // 10, 1), 0) : end].mean())
+        return float(self.regret[end - max(end // 10, 1) : end].mean())
 
 
 @checked
@@ -202,7 +202,7 @@ def _data(contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray, num: int)
 
 def _capacity(num: int) -> int:
     """The smallest of 64, 256, 1,024, ... that is at least `num`."""
-    return 64 * 4 ** max(0, int(np.ceil(np.log(num / 64) / np.log(4) - 1e-12)))
+    return 64 * 4 ** max(0, ((num - 1).bit_length() - 5) // 2)
 
 
 @dataclasses.dataclass

@@ -34,8 +34,8 @@ class Cells(NamedTuple):
 
     def probs(self, cdf: np.ndarray) -> np.ndarray:
         """Probabilities (cells, points) from the cdf at all edges but the outer ones, which are taken as 0 and 1."""
-        ends = np.zeros((1, *cdf.shape[1:])), np.ones((1, *cdf.shape[1:]))
-        return np.maximum(np.diff(np.concatenate([ends[0], cdf, ends[1]]), axis=0), 0.0)
+        end = np.ones((1, *cdf.shape[1:]))
+        return np.maximum(np.diff(np.concatenate([0.0 * end, cdf, end]), axis=0), 0.0)
 
 
 def outcomes(predictive: Predictive, num: int, key: Key | None) -> Outcomes:
