@@ -1,28 +1,41 @@
-"""Labels that active learning needs, by rule and by posterior; regret of bandits, by policy.
+"""Labels that active learning needs, by rule and by posterior; regret of bandits, by policy and by method.
 
-    [TUNBRIDGE_DATA=FOLDER] python benchmarks/acting.py [PART ...] [--seeds 5]    (--help names the parts)
-    -> benchmarks/results/acting.json, one row at a time
+    [TUNBRIDGE_DATA=FOLDER] python benchmarks/acting.py [PART ...] [--seeds 5] [--jobs 1] [--rows WORDS]
+    -> benchmarks/results/acting.json, one run at a time     (--help names the parts)
 
-`digits` takes the 1,797 small images that come with the package, `mnist` needs mnist.npz in FOLDER. Each run starts
-with 20 labels drawn at random and is scored on rows that are never labelled. `mushroom` needs mushroom.csv in FOLDER:
-50,000 mushrooms, to eat or not, with rewards in tens. A run that is stopped goes on from build/acting.
+`digits` takes the 1,797 small images that come with the package; `mnist` and `repeated` need mnist.npz in FOLDER, and
+take an hour of a GPU. Each run starts with 20 labels drawn at random, and is scored on rows that are never labelled.
+`mushroom` needs mushroom.csv in FOLDER: 50,000 mushrooms, to eat or not, with rewards in tens. `mnist_bandit`: 4,096
+guesses of a digit. `speed` measures here what must be fast. Runs that are recorded are not repeated; an interrupted
+run goes on from build/acting. `--jobs` runs so many processes at once, each on its own core.
 """
 
 import argparse
 import os
+import subprocess
+import sys
 import time
 import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
+from queue import Queue
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from real_sets import mushrooms
-from record import put, recorded
+from record import append, recorded
 
 import tunbridge as tb
 
 FOLDER = Path(os.environ.get("TUNBRIDGE_DATA", "."))
 NOTES = Path("build/acting")
+
+
+# Active learning
+
 RULES = {
     "random": tb.acquisition.Random(),
     "entropy": tb.acquisition.Entropy(),
@@ -31,16 +44,28 @@ RULES = {
     "BatchBALD": tb.acquisition.BatchBALD(candidates=300),
     "core set": tb.acquisition.CoreSet(),
 }
+SMALL = tb.Train(500)
 METHODS = {
-    "dropout": tb.MCDropout(train=tb.Train(500)),
-    "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(500)), 5),
-    "last-layer Laplace": tb.Laplace(point=tb.MAP(train=tb.Train(500)), subset=tb.subsets.LastLayer()),
+    "dropout": tb.MCDropout(train=SMALL),
+    "ensemble": tb.Ensemble(tb.MAP(train=SMALL), 5),
+    "last-layer Laplace": tb.Laplace(point=tb.MAP(train=SMALL), subset=tb.subsets.LastLayer()),
 }
+SCORES = (0.8, 0.85, 0.9, 0.95)
 
 
-def model(hidden):
+class Contest(NamedTuple):
+    """What the runs of active learning of one part have in common."""
+
+    load: Callable[[], tuple]
+    network: Any
+    most: int
+    entrants: dict[str, tuple[Any, Any, int]]
+    """Method, rule and rows per round, by name."""
+
+
+def model(network):
     """A network under a standard normal prior: under fan-in scaling the mode of 20 rows has all weights at 0."""
-    return tb.Model(tb.networks.MLP((hidden,), "relu"), tb.priors.Normal(1.0), tb.likelihoods.Categorical(10))
+    return tb.Model(network, tb.priors.Normal(1.0), tb.likelihoods.Categorical(10))
 
 
 def digits():
@@ -51,109 +76,228 @@ def digits():
     return (x[order[:1200]], y[order[:1200]]), (x[order[1200:]], y[order[1200:]])
 
 
-def mnist(pool=6000, tested=2000):
-    """Some rows (pool, test) of MNIST, flat."""
+@cache
+def mnist():
+    """Images (pool, test) of MNIST, all of them."""
     with np.load(FOLDER / "mnist.npz") as file:
-        parts = [(file[f"x_{part}"].reshape(-1, 784) / 255.0, file[f"y_{part}"]) for part in ("train", "test")]
-    (x, y), (x_test, y_test) = parts
-    some = np.random.default_rng(0).permutation(len(y))[:pool]
-    return (x[some].astype(np.float32), y[some].astype(int)), (
-        x_test[:tested].astype(np.float32),
-        y_test[:tested].astype(int),
+        return tuple(
+            ((file[f"x_{part}"][..., None] / 255.0).astype(np.float32), file[f"y_{part}"].astype(int))
+            for part in ("train", "test")
+        )
+
+
+def repeated():
+    """A third of MNIST's pool three times, with a little noise: most batches of high scores are copies."""
+    (x, y), test = mnist()
+    rng = np.random.default_rng(0)
+    some = np.tile(rng.permutation(len(y))[: len(y) // 3], 3)
+    return ((x[some] + 0.1 * rng.normal(size=x[some].shape)).astype(np.float32), y[some]), test
+
+
+LENET = tb.networks.LeNet5("relu")
+DEEP = {
+    "dropout": tb.MCDropout(train=tb.Train(1000)),
+    "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(1000)), 5),
+    "last-layer Laplace": tb.Laplace(point=tb.MAP(train=tb.Train(1000)), subset=tb.subsets.LastLayer()),
+    "SGHMC": tb.SGHMC(run=tb.Run(500, 50, 2, thin=20)),
+}
+BATCHES = [("random", 10), ("BALD", 10), ("BatchBALD", 10), ("BatchBALD", 5)]
+CONTESTS = {
+    "digits": Contest(
+        digits,
+        tb.networks.MLP((100,), "relu"),
+        200,
+        {f"{name}, {rule}": (METHODS[name], RULES[rule], 10) for name in METHODS for rule in RULES},
+    ),
+    "mnist": Contest(
+        mnist,
+        LENET,
+        260,
+        {f"dropout, {rule}, {size}s": (DEEP["dropout"], RULES[rule], size) for rule, size in BATCHES}
+        | {f"{name}, BatchBALD, 10s": (DEEP[name], RULES["BatchBALD"], 10) for name in DEEP},
+    ),
+    "repeated": Contest(
+        repeated,
+        LENET,
+        260,
+        {f"dropout, {rule}, 10s": (DEEP["dropout"], RULES[rule], 10) for rule in ("random", "BALD", "BatchBALD")},
+    ),
+}
+
+
+def learned(part: str, name: str, seed: int) -> dict[str, Any]:
+    contest = CONTESTS[part]
+    method, rule, batch = contest.entrants[name]
+    (x, y), test = contest.load()
+    began = time.perf_counter()
+    found = tb.acquisition.learn(
+        model(contest.network),
+        method,
+        x,
+        y,
+        rule,
+        test=test,
+        most=contest.most,
+        batch=batch,
+        key=jax.random.key(seed),
+        folder=NOTES / part / name.replace(" ", "-").replace(",", "") / str(seed),
     )
-
-
-def curves(part, load, hidden, most, batch, seeds, methods):
-    (x, y), test = load()
-    for name in methods:
-        for rule, acquisition in RULES.items():
-            row = f"{name}, {rule}"
-            done = recorded("acting").get(part, {}).get(row, {"runs": []})["runs"]
-            for seed in range(len(done), seeds):
-                began = time.process_time()
-                found = tb.acquisition.learn(
-                    model(hidden),
-                    METHODS[name],
-                    x,
-                    y,
-                    acquisition,
-                    test=test,
-                    most=most,
-                    batch=batch,
-                    key=jax.random.key(seed),
-                    folder=NOTES / part / row.replace(" ", "-") / str(seed),
-                )
-                seconds = time.process_time() - began
-                labels = {score: found.labels_to(score) for score in (0.8, 0.85, 0.9, 0.95)}
-                print(part, row, seed, labels, f"{seconds:.0f} s", flush=True)
-                done.append(
-                    {
-                        "labels": [line["labels"] for line in found.rows],
-                        "accuracy": [line["accuracy"] for line in found.rows],
-                        "NLL": [line["NLL"] for line in found.rows],
-                        "labels to": {str(score): num for score, num in labels.items()},
-                        "seconds": seconds,
-                    }
-                )
-                put("acting", part, row, {"runs": done}, "acting.py")
+    return {
+        "labels": [line["labels"] for line in found.rows],
+        "accuracy": [line["accuracy"] for line in found.rows],
+        "NLL": [line["NLL"] for line in found.rows],
+        "labels to": {str(score): found.labels_to(score) for score in SCORES},
+        "seconds": time.perf_counter() - began,
+    }
 
 
 # Bandits
 
-SHOWN = 500
-"""Steps between the points of a curve of regret."""
-
-
-def players():
-    """Agents by name: two models of the reward, and how each is used."""
-    neural = tb.NeuralLinear(tb.MAP(train=tb.Train(500, batch_size=256)))
-    deep = tb.Model(tb.networks.MLP((100,), "relu"), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(0.5))
-    line = tb.Model(tb.networks.MLP(()), tb.priors.Normal(1.0), tb.likelihoods.Gaussian(1.0))
-    use = tb.bandits
-    policies = {
-        "Thompson": use.Thompson(),
-        "UCB": use.UCB(1.0),
-        "greedy": use.Greedy(),
-        "1 % at random": use.EpsilonGreedy(0.01),
-        "5 % at random": use.EpsilonGreedy(0.05),
-    }
-    found = {f"neural linear, {name}": use.Agent(neural, deep, policy) for name, policy in policies.items()}
-    exact = tb.NeuralLinear(tb.MAP(train=tb.Train(1)))
-    return found | {"linear, Thompson": use.Agent(exact, line, use.Thompson())}
-
-
-def mushroom(seeds, steps=50_000):
-    x, y = mushrooms()
-    whole = tb.bandits.mushrooms(x, y == 0)
-    arena = tb.bandits.Environment(whole.contexts, whole.values / 10.0, whole.chances)
-    for name, agent in players().items():
-        done = recorded("acting").get("mushroom", {}).get(name, {"runs": []})["runs"]
-        for seed in range(len(done), seeds):
-            played = tb.bandits.play(agent, arena, steps, key=jax.random.key(seed))
-            regret = 10.0 * played.cumulative
-            print("mushroom", name, seed, round(regret[-1]), f"{played.seconds:.0f} s, {played.fits} fits", flush=True)
-            done.append(
-                {
-                    "regret": regret[SHOWN - 1 :: SHOWN].round(1).tolist(),
-                    "simple": 10.0 * played.simple,
-                    "seconds": played.seconds,
-                    "fits": played.fits,
-                }
-            )
-            put("acting", "mushroom", name, {"runs": done}, "acting.py")
-
-
-PARTS = {
-    "digits": lambda seeds: curves("digits", digits, 100, 200, 10, seeds, METHODS),
-    "mnist": lambda seeds: curves("mnist", mnist, 100, 220, 10, seeds, ["dropout"]),
-    "mushroom": mushroom,
+SHOWN = 100
+"""Points of a curve of regret."""
+USE = tb.bandits
+FIT = tb.MAP(train=tb.Train(500, batch_size=256))
+POLICIES = {
+    "Thompson": USE.Thompson(),
+    "UCB": USE.UCB(1.0),
+    "greedy": USE.Greedy(),
+    "1 % at random": USE.EpsilonGreedy(0.01),
+    "5 % at random": USE.EpsilonGreedy(0.05),
 }
+
+
+class Tournament(NamedTuple):
+    """What the runs of one bandit have in common."""
+
+    load: Callable[[], Any]
+    steps: int
+    unit: float
+    """Reward in the units of the problem per unit of the model's."""
+    agents: dict[str, Any]
+
+
+@cache
+def eaten():
+    x, y = mushrooms()
+    whole = USE.mushrooms(x, y == 0)
+    return USE.Environment(whole.contexts, whole.values / 10.0, whole.chances)
+
+
+@cache
+def guessed():
+    (x, y), _ = mnist()
+    return USE.labelled(x.reshape(len(x), -1), y)
+
+
+def reward(network, scale, noise):
+    return tb.Model(network, tb.priors.Normal(scale), tb.likelihoods.Gaussian(noise))
+
+
+def eaters():
+    """Agents by name: those of :cite:t:`blundell2015weight`, and other methods with Thompson sampling."""
+    deep, line = reward(tb.networks.MLP((100, 100), "relu"), 0.3, 0.2), reward(tb.networks.MLP(()), 1.0, 1.0)
+    neural = tb.NeuralLinear(FIT)
+    methods = {
+        "Bayes by Backprop": tb.MeanField(train=tb.Train(1000, batch_size=256), point=FIT),
+        "last-layer Laplace": tb.Laplace(point=FIT, subset=tb.subsets.LastLayer()),
+        "ensemble": tb.Ensemble(FIT, 10),
+        "dropout": tb.MCDropout(train=tb.Train(500, batch_size=256)),
+        "SGHMC": tb.SGHMC(run=tb.Run(500, 20, 2, batch_size=256, thin=25)),
+    }
+    agents = {f"{name}, Thompson": USE.Agent(method, deep) for name, method in methods.items()}
+    agents |= {f"network, {name}": USE.Agent(FIT, deep, POLICIES[name]) for name in list(POLICIES)[2:]}
+    agents |= {f"neural linear, {name}": USE.Agent(neural, deep, POLICIES[name]) for name in list(POLICIES)[:3]}
+    return agents | {"linear, Thompson": USE.Agent(tb.NeuralLinear(tb.MAP(train=tb.Train(1))), line)}
+
+
+def guessers():
+    """Agents of three layers of 128 units, as in the public run of NeuralTS and others, with an output per arm."""
+    deep, line = reward(USE.PerArm(10, (128, 128, 128)), 1.0, 0.1), reward(USE.PerArm(10, ()), 1.0, 0.3)
+    point = tb.MAP(train=tb.Train(1000, batch_size=128))
+    return {
+        "neural linear, Thompson": USE.Agent(tb.NeuralLinear(point), deep, growth=1.1),
+        "neural linear, UCB": USE.Agent(tb.NeuralLinear(point), deep, USE.UCB(1.0), growth=1.1),
+        "ensemble, Thompson": USE.Agent(tb.Ensemble(point, 5), deep, growth=1.1),
+        "network, greedy": USE.Agent(point, deep, USE.Greedy(), growth=1.1),
+        "linear, Thompson": USE.Agent(tb.NeuralLinear(tb.MAP(train=tb.Train(1))), line, growth=1.1),
+    }
+
+
+TOURNAMENTS = {
+    "mushroom": Tournament(eaten, 50_000, 10.0, eaters()),
+    "mnist_bandit": Tournament(guessed, 4096, 1.0, guessers()),
+}
+
+
+def played(part: str, name: str, seed: int) -> dict[str, Any]:
+    contest = TOURNAMENTS[part]
+    folder = NOTES / part / name.replace(" ", "-").replace(",", "") / str(seed)
+    found = USE.play(contest.agents[name], contest.load(), contest.steps, key=jax.random.key(seed), folder=folder)
+    regret = contest.unit * found.cumulative
+    ends = np.linspace(0, contest.steps, SHOWN + 1).round().astype(int)[1:]
+    return {
+        "steps": ends.tolist(),
+        "regret": regret[ends - 1].round(1).tolist(),
+        "simple": contest.unit * found.simple,
+        "seconds": found.seconds,
+        "fits": found.fits,
+    }
+
+
+# Runs
+
+RUNS = {part: (learned, list(contest.entrants)) for part, contest in CONTESTS.items()}
+RUNS |= {part: (played, list(contest.agents)) for part, contest in TOURNAMENTS.items()}
+
+
+def missing(part: str, seeds: int, words: str) -> Iterator[tuple[str, int]]:
+    """Names and seeds of the runs that are not recorded, all names of one seed after another."""
+    rows = recorded("acting").get(part, {})
+    for seed in range(seeds):
+        for name in RUNS[part][1]:
+            known = {run["seed"] for run in rows.get(name, {"runs": []})["runs"]}
+            if words in name and seed not in known:
+                yield name, seed
+
+
+def once(part: str, name: str, seed: int) -> None:
+    found = {"seed": seed, **RUNS[part][0](part, name, seed)}
+    append("acting", part, name, found, "acting.py")
+    told = found["labels to"] if "labels to" in found else round(found["regret"][-1])
+    print(part, name, seed, told, f"{found['seconds']:.0f} s", flush=True)
+
+
+def spread(part: str, runs: list[tuple[str, int]], jobs: int) -> None:
+    """Each run in a process of its own, on one core."""
+    free: Queue[int] = Queue()
+    for core in sorted(os.sched_getaffinity(0))[:jobs]:
+        free.put(core)
+
+    def process(run: tuple[str, int]) -> None:
+        core = free.get()
+        words = ["taskset", "-c", str(core), sys.executable, __file__, part, "--once", run[0], str(run[1])]
+        if subprocess.run(words).returncode:
+            print("failed:", part, *run, flush=True)
+        free.put(core)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        list(pool.map(process, runs))
+
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=list(PARTS), help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--seeds", type=int, default=5, help="runs of each rule")
+    parser.add_argument("parts", nargs="*", default=list(RUNS), help=f"of {', '.join(RUNS)}")
+    parser.add_argument("--seeds", type=int, default=5, help="runs of each row")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at once")
+    parser.add_argument("--rows", default="", help="only rows with these words in their name")
+    parser.add_argument("--once", nargs=2, metavar=("NAME", "SEED"), help="one run")
     warnings.simplefilter("ignore", tb.ConvergenceWarning)
     arguments = parser.parse_args()
     for part in arguments.parts:
-        PARTS[part](arguments.seeds)
+        if arguments.once:
+            once(part, arguments.once[0], int(arguments.once[1]))
+        elif arguments.jobs > 1:
+            spread(part, list(missing(part, arguments.seeds, arguments.rows)), arguments.jobs)
+        else:
+            for name, seed in missing(part, arguments.seeds, arguments.rows):
+                once(part, name, seed)

@@ -1,6 +1,7 @@
 """Write results as committed JSON, with a description of the machine."""
 
 import datetime
+import fcntl
 import json
 import os
 import platform
@@ -35,6 +36,14 @@ def recorded(name: str) -> dict[str, Any]:
     found = json.loads(path.read_text()) if path.exists() else {}
     found.pop("machine", None)
     return found
+
+
+def append(name: str, section: str, row: str, found: dict[str, Any], command: str | None = None) -> None:
+    """Add a run to those of a row; processes may do so at once."""
+    with open(RESULTS / f"{name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        runs = recorded(name).get(section, {}).get(row, {"runs": []})["runs"]
+        put(name, section, row, {"runs": sorted([*runs, found], key=lambda run: run["seed"])}, command)
 
 
 def put(name: str, section: str, row: str, found: dict[str, Any], command: str | None = None) -> None:

@@ -29,9 +29,8 @@ FUNCTIONS = (
 
 
 @pytest.fixture(autouse=True)
-def aside(tmp_path, monkeypatch):
-    """Folders of such names as "x" are made in one that is thrown away, and figures are closed."""
-    monkeypatch.chdir(tmp_path)
+def closed():
+    """What calls open is closed again, figures too."""
     with arguments.OPEN:
         yield
     plt.close("all")

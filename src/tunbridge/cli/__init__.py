@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tunbridge.cli import interrupts
+from tunbridge.cli.bandit import bandit
 from tunbridge.cli.bench import bench
 from tunbridge.cli.compare import compare
 from tunbridge.cli.data import data
@@ -28,7 +29,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, bench, methods, priors, info, data, demo, reference):
+for command in (fit, predict, compare, bench, bandit, methods, priors, info, data, demo, reference):
     app.command()(command)
 
 

@@ -23,6 +23,8 @@ from tunbridge.core.errors import InputError, LoadError
 FORMAT = 2
 _RUN, _REPORT, _POSTERIOR, _CHECKPOINT = "run.json", "report.html", "posterior.npz", "checkpoint"
 _RESULTS = (_RUN, _REPORT, _POSTERIOR)
+_PROGRESS = ("state.npz", "steps.npz")
+"""Files in a checkpoint from which a fit, or a game of a bandit, resumes."""
 _MARK, _TEMPORARY = ".tunbridge.json", ".tunbridge-new-"
 _INDIFFERENT = ("out", "overwrite", "quiet", "seconds")
 """Options that do not change what is computed, only how far it goes, where it is written and what is printed."""
@@ -126,7 +128,7 @@ class RunDir:
 
         It is needed if it holds steps, or if only some of the results have been replaced.
         """
-        if self._replacing or any(self.checkpoint.glob("**/state.npz")):
+        if self._replacing or any(path for name in _PROGRESS for path in self.checkpoint.glob(f"**/{name}")):
             return f"{self.checkpoint} holds the progress so far; the same command resumes from there."
         self._discard()
         return ""

@@ -68,7 +68,7 @@ class Rows:
         """Read and check a table, and split it at random; `parts` are those of the model that are not named."""
         family = None if likelihood is None else defaults.named_likelihood(likelihood)
         weights = parts.prior() if prior is None else defaults.named_prior(prior)
-        widths = None if hidden is None else _widths(hidden)
+        units = None if hidden is None else widths(hidden)
         sheet = tables.read(path, categorical)
         table = sheet.table
         tables.require(table, [*targets, *ignore, *categorical], path)
@@ -86,7 +86,7 @@ class Rows:
         task = _task(task, likelihood, family, unique, table)
         encoding = Encoding.of(table, unique, ignore=tuple(ignore), categorical=tuple(categorical), task=task)
         train, test = _split(table.num_rows, test_share, seed)
-        model = Model(parts.network(len(train), widths), weights, _bound(family, encoding, parts))
+        model = Model(parts.network(len(train), units), weights, _bound(family, encoding, parts))
         left_out, notes = num - len(kept), sheet.notes
         return cls(path, table, kept + 1, encoding, model, train, test, left_out, sheet.conventions, notes)
 
@@ -203,7 +203,8 @@ def _bound(family: Likelihood | None, encoding: Encoding, parts: defaults.Parts)
     return family.bind(family.check(jnp.asarray(np.arange(num)))) if num else family
 
 
-def _widths(hidden: str) -> tuple[int, ...]:
+def widths(hidden: str) -> tuple[int, ...]:
+    """Parse units per hidden layer."""
     try:
         return tuple(int(width) for width in hidden.split(",") if width.strip())
     except ValueError:

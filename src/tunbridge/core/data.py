@@ -26,6 +26,12 @@ def capacity_for(num: int) -> int:
     return -(-int(num) // step) * step
 
 
+def room_for(num: int, most: int | None = None) -> int:
+    """Capacity for a table that grows to `most` rows: the smallest of 64, 256, 1,024, ... that is at least `num`."""
+    capacity = 64 * 4 ** max(0, ((int(num) - 1).bit_length() - 5) // 2)
+    return capacity if most is None else min(capacity, max(int(num), capacity_for(most)))
+
+
 class Data(Module):
     """Rows of inputs and targets.
 

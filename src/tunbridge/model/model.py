@@ -88,7 +88,7 @@ class Model(Module):
         if isinstance(self.network, Offset):
             self.network.check(x)
         try:
-            shape = jax.eval_shape(self.network.apply, weights, x).shape
+            shape = jax.eval_shape(_applied, self.network, weights, x).shape
         except (TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
@@ -155,6 +155,12 @@ class Model(Module):
 
 
 @once
+@jax.jit
+def _applied(network: Network, weights: PyTree, x: Any) -> Array:
+    """The network's outputs; jitted because then its shapes are inferred once."""
+    return network.apply(weights, x)
+
+
 def _weights(model: Model, params: Params) -> PyTree:
     return model.weights(params)
 

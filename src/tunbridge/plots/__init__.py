@@ -8,6 +8,7 @@ from tunbridge.plots.inputs import partial_function
 from tunbridge.plots.pairs import contours, ellipses, path
 from tunbridge.plots.priors import densities, influence, prior_functions
 from tunbridge.plots.pruning import pruning, signal_to_noise
+from tunbridge.plots.regret import regret
 from tunbridge.plots.reliability import calibration, reliability
 from tunbridge.plots.rows import observed, parts
 from tunbridge.plots.selective import coverage_risk
@@ -33,6 +34,7 @@ __all__ = [
     "prior_functions",
     "pruning",
     "ranks",
+    "regret",
     "reliability",
     "sbc",
     "signal_to_noise",

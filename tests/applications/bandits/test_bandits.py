@@ -8,7 +8,8 @@ from scipy import stats
 
 import tunbridge as tb
 from tunbridge import bandits
-from tunbridge.applications.bandits.runner import _capacity, _chosen, _inputs
+from tunbridge.applications.bandits.runner import _chosen, _inputs
+from tunbridge.core.data import room_for
 
 RNG = np.random.default_rng(0)
 CONTEXTS = RNG.normal(size=(50, 2))
@@ -53,6 +54,21 @@ def test_a_table_of_classes_pays_for_the_right_guess(key):
     assert environment.arms == 3
     np.testing.assert_allclose(environment.means.sum(axis=1), 1.0)
     np.testing.assert_array_equal(environment.reward(key, 0, np.arange(50), np.arange(50) % 3), 1.0)
+
+
+def test_payoffs_say_what_an_action_brings_in_a_class(key):
+    environment = bandits.labelled(CONTEXTS, np.arange(50) % 3, [[1.0, 0.0], [-5.0, 2.0], [0.0, 0.5]])
+    assert environment.arms == 2
+    np.testing.assert_array_equal(environment.means[:3], [[1.0, 0.0], [-5.0, 2.0], [0.0, 0.5]])
+    np.testing.assert_array_equal(environment.reward(key, 0, np.array([1, 2]), np.array([0, 1])), [-5.0, 0.5])
+
+
+def test_a_linear_bandit_is_linear_in_its_contexts(key):
+    """Least squares leave nothing, and every arm's coefficients have norm 1."""
+    environment = bandits.linear(key, 200, 4, 3, noise=0.0)
+    found, left, *_ = np.linalg.lstsq(np.asarray(environment.contexts), environment.means, rcond=None)
+    np.testing.assert_allclose(left, 0.0, atol=1e-20)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=0), 1.0)
 
 
 def test_the_wheel_pays_in_the_quadrant_beyond_its_radius(key):
@@ -143,7 +159,7 @@ def test_nothing_compiles_for_tables_that_grow(key, compiled):
 
     bandits.play(agent(growth=1.3), environment, 240, key=key, progress=note)
     assert dict(sizes)[240] == []
-    assert [_capacity(num) for num in (1, 64, 65, 256, 257, 50_000)] == [64, 64, 256, 256, 1024, 65_536]
+    assert [room_for(num) for num in (1, 64, 65, 256, 257, 50_000)] == [64, 64, 256, 256, 1024, 65_536]
 
 
 def test_a_run_that_is_stopped_ends_as_it_would_have(key, tmp_path):
@@ -191,6 +207,7 @@ REFUSED = {
         "sum to 1",
     ),
     "one class": (lambda: bandits.labelled(CONTEXTS, np.zeros(50)), "two classes or more"),
+    "payoffs of fewer classes": (lambda: bandits.labelled(CONTEXTS, np.arange(50) % 3, np.eye(2)), "3 classes"),
     "a wheel without a rim": (lambda: bandits.wheel(jax.random.key(0), 10, 1.0), "delta below 1"),
     "an epsilon above 1": (lambda: bandits.EpsilonGreedy(1.5), "epsilon from 0 to 1"),
     "no growth": (lambda: agent(growth=1.0), "growth above 1"),

@@ -41,10 +41,10 @@ class BatchBALD(Acquisition):
             single = BALD().scores(predictive) / costs
             some = np.sort(np.argsort(-single, kind="stable")[: max(self.candidates, num)])
         if probs(predictive) is None:
-            functions = np.asarray(predictive.functions, np.float64)[:, some]
+            functions = np.asarray(predictive.functions)[:, some].astype(np.float64)
             noise = np.asarray(predictive.aleatoric, np.float64)[some]
             return some[_of_numbers(functions, noise, costs[some], num)]
-        each = np.asarray(predictive.functions, np.float64)[:, some]
+        each = np.asarray(predictive.functions)[:, some].astype(np.float64)
         return some[_of_classes(each, costs[some], num, self.configurations, np.random.default_rng(seed(key)))]
 
 

@@ -14,7 +14,7 @@ from tunbridge import metrics
 from tunbridge.applications.acquisition.base import Acquisition, as_costs
 from tunbridge.applications.acquisition.notes import FILE, Notes
 from tunbridge.core import files, tables
-from tunbridge.core.data import Data, check_x
+from tunbridge.core.data import Data, check_x, room_for
 from tunbridge.core.declared import Count, as_floats, checked, shown
 from tunbridge.core.errors import InputError
 from tunbridge.core.loaders import as_table
@@ -113,7 +113,8 @@ def learn(
         while True:
             chosen, labels = np.array(notes.chosen), np.array(notes.labels)
             key_fit, key_select = jax.random.split(jax.random.fold_in(key, len(chosen)))
-            posterior = method.fit(model, Data(rows[chosen], labels), key=key_fit, progress=False)
+            known = Data(rows[chosen], labels).padded(capacity=room_for(len(chosen), most))
+            posterior = method.fit(model, known, key=key_fit, progress=False)
             if not notes.rows or notes.rows[-1]["labels"] < len(chosen):
                 notes.score({"labels": len(chosen), **_scores(posterior, tested)})
             if progress is not None:

@@ -71,20 +71,26 @@ class Environment(Module):
 
 
 @checked
-def labelled(x: Any, y: Any) -> Environment:
+def labelled(x: Any, y: Any, payoffs: Any = None) -> Environment:
     """Return a table of classes as a bandit: the arm is a guess of the class, its reward 1 if right and 0 if not.
 
     Parameters
     ----------
     x, y
         Rows (points, features), and the numbers of their classes (points,).
+    payoffs
+        What each arm brings in each class, (classes, arms); None is the identity.
     """
     rows, labels = check_x(x), as_floats(y, "y")
     whole = labels.shape == (len(rows),) and (labels == np.round(labels)).all() and (labels >= 0).all()
     if not whole or labels.max() < 1 or labels.max() > 10_000:
         raise InputError("y as numbers of two classes or more, from 0", shown(y), "Number the classes.")
-    hit = labels[:, None] == np.arange(labels.max() + 1)[None]
-    return Environment(rows, hit[..., None].astype(float), np.ones((*hit.shape, 1)))
+    classes = int(labels.max()) + 1
+    table = np.eye(classes) if payoffs is None else as_floats(payoffs, "payoffs")
+    if table.ndim != 2 or len(table) != classes or table.shape[1] < 2:
+        raise InputError(f"payoffs ({classes} classes, arms) for two arms or more", f"shape {table.shape}", "Match y.")
+    values = table[labels.astype(int)][..., None]
+    return Environment(rows, values, np.ones(values.shape))
 
 
 @checked
@@ -132,3 +138,24 @@ def wheel(key: Key, num: Count = 10_000, delta: Positive = 0.9, *, noise: float 
     far = np.flatnonzero(radius > delta)
     means[far, 1 + (angle[far] // (np.pi / 2)).astype(int) % 4] = 50.0
     return Environment(contexts, means[..., None], np.ones((num, 5, 1)), noise)
+
+
+@checked
+def linear(key: Key, num: Count = 10_000, features: Count = 10, arms: Count = 5, *, noise: float = 0.1) -> Environment:
+    """Return a bandit whose rewards are linear in the context, where linear Thompson sampling has the true model.
+
+    Contexts are standard normal; each arm's coefficients are uniform on the sphere of radius 1.
+
+    Parameters
+    ----------
+    key, num
+        The key, and the number of contexts.
+    features, arms
+        Entries of a context, and arms: 2 or more.
+    noise
+        Standard deviation of the rewards.
+    """
+    rng = np.random.default_rng(seed(key))
+    contexts, coefficients = rng.normal(size=(num, features)), rng.normal(size=(features, arms))
+    means = contexts @ (coefficients / np.linalg.norm(coefficients, axis=0))
+    return Environment(contexts, means[..., None], np.ones((num, arms, 1)), noise)

@@ -15,7 +15,7 @@ import numpy as np
 from tunbridge.applications.bandits.environments import Environment
 from tunbridge.applications.bandits.policies import Policy, Thompson
 from tunbridge.core import archive, files, keys, tables
-from tunbridge.core.data import Data
+from tunbridge.core.data import Data, room_for
 from tunbridge.core.declared import Count, Module, checked, shown
 from tunbridge.core.errors import CheckpointError, InputError, LoadError
 from tunbridge.core.types import Key
@@ -197,12 +197,7 @@ def _inputs(contexts: np.ndarray, arms: np.ndarray, num: int) -> np.ndarray:
 
 def _data(contexts: np.ndarray, arms: np.ndarray, rewards: np.ndarray, num: int) -> Data:
     """All steps so far, in arrays of one of few sizes, so that few programs are compiled."""
-    return Data(_inputs(contexts, arms, num), rewards[:, None]).padded(capacity=_capacity(len(arms)))
-
-
-def _capacity(num: int) -> int:
-    """The smallest of 64, 256, 1,024, ... that is at least `num`."""
-    return 64 * 4 ** max(0, ((num - 1).bit_length() - 5) // 2)
+    return Data(_inputs(contexts, arms, num), rewards[:, None]).padded(capacity=room_for(len(arms)))
 
 
 @dataclasses.dataclass

@@ -58,6 +58,12 @@ def prior_variances(model: Model, params: Params) -> Array:
     return ravel_pytree(variances)[0][last(model, params.weights).index]
 
 
+@jax.jit
+def values(model: Model, weights: PyTree) -> Array:
+    """The weights of the last layer, (features, outputs)."""
+    return ravel_pytree(weights)[0][last(model, weights).index]
+
+
 def with_layer(weights: PyTree, index: np.ndarray, values: Array) -> PyTree:
     """Return the weights with the last layer replaced by `values`."""
     flat, unravel = ravel_pytree(weights)
@@ -90,7 +96,7 @@ def gather(model: Model, weights: PyTree, data: Data | Stream) -> Moments:
 
 
 def _blocks(model: Model, weights: PyTree, data: Data) -> Iterator[Moments]:
-    layer = np.asarray(ravel_pytree(weights)[0], np.float64)[last(model, weights).index]
+    layer = np.asarray(values(model, weights), np.float64)
     y = np.asarray(model.likelihood.check(data.y), np.float64)
     weight = np.ones(data.num) if data.weight is None else np.asarray(data.weight)
     for rows in blocks.blocks(data.num, _MOST_ROWS):

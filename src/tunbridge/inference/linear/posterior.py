@@ -70,8 +70,7 @@ class LinearLayer(Posterior):
         noise = 1.0 / family.precision(moments, solved, noise)
         if family.integrates:
             params = _with_noise(model, params, jnp.asarray(noise))
-        layer, index = jnp.asarray(solved.mean), features.last(model, weights).index
-        params = _raw(model, params, features.with_layer(weights, index, layer))
+        params = _with_mean(model, params, jnp.asarray(solved.mean))
         return LinearLayer(model, key, params, family, moments, solved, noise, value, **rest)
 
     def update(self, data: Any) -> "LinearLayer":
@@ -162,6 +161,13 @@ def _draws(model: Model, params: Params, noisy: bool, mean: Array, roots: Array,
         return _raw(model, with_noise, features.with_layer(weights, index, drawn))
 
     return jax.vmap(draw)(noise, z)
+
+
+@jax.jit
+def _with_mean(model: Model, params: Params, mean: Array) -> Params:
+    """The parameters with the last layer at its posterior mean."""
+    weights = model.weights(params)
+    return _raw(model, params, features.with_layer(weights, features.last(model, weights).index, mean))
 
 
 def _with_noise(model: Model, params: Params, variance: Array) -> Params:
