@@ -29,6 +29,7 @@ from real_sets import mushrooms
 from record import append, recorded
 
 import tunbridge as tb
+from tunbridge.model.networks.architectures import convolution
 
 FOLDER = Path(os.environ.get("TUNBRIDGE_DATA", "."))
 NOTES = Path("build/acting")
@@ -41,7 +42,7 @@ RULES = {
     "entropy": tb.acquisition.Entropy(),
     "variation ratios": tb.acquisition.VariationRatios(),
     "BALD": tb.acquisition.BALD(),
-    "BatchBALD": tb.acquisition.BatchBALD(candidates=300),
+    "BatchBALD": tb.acquisition.BatchBALD(candidates=200),
     "core set": tb.acquisition.CoreSet(),
 }
 SMALL = tb.Train(500)
@@ -78,12 +79,14 @@ def digits():
 
 @cache
 def mnist():
-    """Images (pool, test) of MNIST, all of them."""
+    """Images of MNIST: a pool of 10,000 of the training images, and all test images."""
     with np.load(FOLDER / "mnist.npz") as file:
-        return tuple(
+        pool, test = (
             ((file[f"x_{part}"][..., None] / 255.0).astype(np.float32), file[f"y_{part}"].astype(int))
             for part in ("train", "test")
         )
+    some = np.random.default_rng(0).permutation(len(pool[1]))[:10_000]
+    return (pool[0][some], pool[1][some]), test
 
 
 def repeated():
@@ -94,14 +97,35 @@ def repeated():
     return ((x[some] + 0.1 * rng.normal(size=x[some].shape)).astype(np.float32), y[some]), test
 
 
-LENET = tb.networks.LeNet5("relu")
+def convolutional():
+    """The network of BatchBALD's runs: 32 and 64 filters of 5 x 5 pixels, each with 2 x 2 maxima, then 128 units."""
+
+    def draw(key, x):
+        shapes = {
+            "filters": [convolution.layer(5, 5, x.shape[-1], 32), convolution.layer(5, 5, 32, 64)],
+            "layers": [convolution.layer(1024, 128), convolution.layer(128, 10)],
+        }
+        return convolution.drawn(key, shapes, convolution.layout(shapes), gain=2.0)
+
+    def outputs(weights, x):
+        z = x
+        for filters in weights["filters"]:
+            z = jax.nn.relu(convolution.max_pool(convolution.convolve(filters, z, padding="VALID"), 2))
+        hidden, last = weights["layers"]
+        z = jax.nn.relu(convolution.dense(hidden, z.reshape(len(z), -1)))
+        return convolution.dense(last, z)
+
+    shapes = jax.eval_shape(draw, jax.random.key(0), jax.ShapeDtypeStruct((1, 28, 28, 1), np.float32))
+    return tb.networks.from_functions(draw, outputs, convolution.layout(shapes))
+
+
+STEPS = tb.Train(1000, batch_size=64)
 DEEP = {
-    "dropout": tb.MCDropout(train=tb.Train(1000)),
-    "ensemble": tb.Ensemble(tb.MAP(train=tb.Train(1000)), 5),
-    "last-layer Laplace": tb.Laplace(point=tb.MAP(train=tb.Train(1000)), subset=tb.subsets.LastLayer()),
-    "SGHMC": tb.SGHMC(run=tb.Run(500, 50, 2, thin=20)),
+    "dropout": tb.MCDropout(rate=0.5, train=STEPS),
+    "ensemble": tb.Ensemble(tb.MAP(train=STEPS), 5),
+    "last-layer Laplace": tb.Laplace(point=tb.MAP(train=STEPS), subset=tb.subsets.LastLayer()),
 }
-BATCHES = [("random", 10), ("BALD", 10), ("BatchBALD", 10), ("BatchBALD", 5)]
+BATCHES = [("random", 10), ("BALD", 10), ("BatchBALD", 10)]
 CONTESTS = {
     "digits": Contest(
         digits,
@@ -111,14 +135,14 @@ CONTESTS = {
     ),
     "mnist": Contest(
         mnist,
-        LENET,
+        convolutional(),
         260,
         {f"dropout, {rule}, {size}s": (DEEP["dropout"], RULES[rule], size) for rule, size in BATCHES}
         | {f"{name}, BatchBALD, 10s": (DEEP[name], RULES["BatchBALD"], 10) for name in DEEP},
     ),
     "repeated": Contest(
         repeated,
-        LENET,
+        convolutional(),
         260,
         {f"dropout, {rule}, 10s": (DEEP["dropout"], RULES[rule], 10) for rule in ("random", "BALD", "BatchBALD")},
     ),
@@ -202,7 +226,7 @@ def eaters():
         "last-layer Laplace": tb.Laplace(point=FIT, subset=tb.subsets.LastLayer()),
         "ensemble": tb.Ensemble(FIT, 10),
         "dropout": tb.MCDropout(train=tb.Train(500, batch_size=256)),
-        "SGHMC": tb.SGHMC(run=tb.Run(500, 20, 2, batch_size=256, thin=25)),
+        "SGHMC": tb.SGHMC(run=tb.Run(chains=2, warmup=500, draws=20, thin=25, batch_size=256)),
     }
     agents = {f"{name}, Thompson": USE.Agent(method, deep) for name, method in methods.items()}
     agents |= {f"network, {name}": USE.Agent(FIT, deep, POLICIES[name]) for name in list(POLICIES)[2:]}
