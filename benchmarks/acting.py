@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from real_sets import mushrooms
-from record import append, recorded
+from record import append, put, recorded
 
 import tunbridge as tb
 from tunbridge.model.networks.architectures import convolution
@@ -219,7 +219,7 @@ def reward(network, scale, noise):
 
 def eaters():
     """Agents by name: those of :cite:t:`blundell2015weight`, and other methods with Thompson sampling."""
-    deep, line = reward(tb.networks.MLP((100, 100), "relu"), 0.3, 0.2), reward(tb.networks.MLP(()), 1.0, 1.0)
+    deep, line = reward(tb.networks.MLP((100, 100), "relu"), 0.3, 0.2), reward(USE.PerArm(2, ()), 1.0, 1.0)
     neural = tb.NeuralLinear(FIT)
     methods = {
         "Bayes by Backprop": tb.MeanField(train=tb.Train(1000, batch_size=256), point=FIT),
@@ -268,6 +268,46 @@ def played(part: str, name: str, seed: int) -> dict[str, Any]:
     }
 
 
+# Speed
+
+
+def speed():
+    """Seconds here of 50,000 mushrooms with an exact last layer, and of scoring 60,000 images beside forward passes."""
+    name = "neural linear, Thompson"
+    for row in ("with compilation", "compiled before"):
+        wall, processor = time.perf_counter(), time.process_time()
+        USE.play(TOURNAMENTS["mushroom"].agents[name], eaten(), 50_000, key=jax.random.key(0))
+        put_speed(f"50,000 mushrooms, {name}, {row}", wall, processor)
+    with np.load(FOLDER / "mnist.npz") as file:
+        x, y = (file["x_train"].reshape(-1, 784) / 255.0).astype(np.float32), file["y_train"].astype(int)
+    posterior = METHODS["dropout"].fit(
+        model(tb.networks.MLP((100,), "relu")), (x[:200], y[:200]), key=jax.random.key(0), progress=False
+    )
+    params = posterior.sample(jax.random.key(1), 100)
+
+    @jax.jit
+    def passes(params, rows):
+        return jax.nn.softmax(jax.vmap(lambda p: posterior.model.outputs(p, rows))(params))
+
+    def forward():
+        for rows in np.split(x, 30):
+            np.asarray(passes(params, rows))
+
+    ways = {"forward passes": forward, "BALD": lambda: tb.acquisition.BALD().scores(posterior.predict(x))}
+    for warm in (False, True):
+        for way, call in ways.items():
+            wall, processor = time.perf_counter(), time.process_time()
+            call()
+            if warm:
+                put_speed(f"60,000 images, 100 draws, {way}", wall, processor)
+
+
+def put_speed(row: str, wall: float, processor: float) -> None:
+    found = {"seconds": time.perf_counter() - wall, "CPU seconds": time.process_time() - processor}
+    print(row, found, flush=True)
+    put("acting", "speed", row, found, "acting.py")
+
+
 # Runs
 
 RUNS = {part: (learned, list(contest.entrants)) for part, contest in CONTESTS.items()}
@@ -310,7 +350,7 @@ def spread(part: str, runs: list[tuple[str, int]], jobs: int) -> None:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=list(RUNS), help=f"of {', '.join(RUNS)}")
+    parser.add_argument("parts", nargs="*", default=[*RUNS, "speed"], help=f"of {', '.join(RUNS)}, speed")
     parser.add_argument("--seeds", type=int, default=5, help="runs of each row")
     parser.add_argument("--jobs", type=int, default=1, help="processes at once")
     parser.add_argument("--rows", default="", help="only rows with these words in their name")
@@ -318,7 +358,9 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore", tb.ConvergenceWarning)
     arguments = parser.parse_args()
     for part in arguments.parts:
-        if arguments.once:
+        if part == "speed":
+            speed()
+        elif arguments.once:
             once(part, arguments.once[0], int(arguments.once[1]))
         elif arguments.jobs > 1:
             spread(part, list(missing(part, arguments.seeds, arguments.rows)), arguments.jobs)
