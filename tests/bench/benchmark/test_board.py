@@ -37,6 +37,7 @@ def headings(page):
 
 @pytest.fixture(scope="module")
 def full():
+    plt.close("all")
     return tb.bench.page(rows(), title="A benchmark", command="tunbridge bench small --splits 0-3")
 
 
