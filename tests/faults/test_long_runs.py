@@ -47,19 +47,20 @@ def _run(kind, folder, result):
 @pytest.mark.parametrize("kind", ["play", "learn"])
 def test_kills_change_nothing(kind, tmp_path):
     """No label is asked for twice, but for those of the batch whose answer was on its way."""
-    began = time.time()
-    assert _run(kind, tmp_path / "whole", tmp_path / "whole.npy").wait(300) == 0
+    with _run(kind, tmp_path / "whole", tmp_path / "whole.npy") as process:
+        assert process.stdout.readline() == b"ready\n"
+        began = time.time()
+        assert process.wait(300) == 0
     seconds, kills, rng = time.time() - began, 0, random.Random(5)
     while not (tmp_path / "killed.npy").exists():
-        process = _run(kind, tmp_path / "killed", tmp_path / "killed.npy")
-        assert process.stdout.readline() == b"ready\n"
-        if kills == 6:
-            assert process.wait(300) == 0
-            break
-        time.sleep(rng.uniform(0.3, 1.0) * seconds / 2)
-        process.kill()
-        process.wait()
-        kills += 1
+        with _run(kind, tmp_path / "killed", tmp_path / "killed.npy") as process:
+            assert process.stdout.readline() == b"ready\n"
+            if kills < 6:
+                time.sleep(rng.uniform(0.03, 0.2) * seconds)
+                process.kill()
+                kills += process.wait() != 0
+            else:
+                assert process.wait(300) == 0
     assert kills >= 3
     np.testing.assert_array_equal(np.load(tmp_path / "killed.npy"), np.load(tmp_path / "whole.npy"))
     if kind == "learn":

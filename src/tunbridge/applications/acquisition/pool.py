@@ -134,15 +134,16 @@ def _first(first: Any, start: int, num: int, key: Key) -> np.ndarray:
     """Indices of the rows that are labelled first."""
     if first is None:
         return np.asarray(jax.random.permutation(jax.random.fold_in(key, 0), num))[:start]
-    indices = np.asarray(first)
-    whole = indices.ndim == 1 and indices.size > 0 and np.issubdtype(indices.dtype, np.integer)
+    indices = as_floats(first, "first")
+    whole = indices.ndim == 1 and indices.size > 0 and bool((indices == np.round(indices)).all())
     if not whole or not 0 <= indices.min() <= indices.max() < num or len(np.unique(indices)) < len(indices):
         raise InputError(f"first as different indices from 0 to {num - 1}", shown(first), "Give rows of the pool.")
-    return indices
+    return indices.astype(int)
 
 
 def _known(labels: Any, num: int) -> Callable[[np.ndarray], np.ndarray]:
-    values = as_floats(labels, "oracle") if not isinstance(labels, np.ndarray | jax.Array) else np.asarray(labels)
+    floats = as_floats(labels, "oracle")
+    values = np.asarray(labels) if isinstance(labels, np.ndarray | jax.Array) else floats
     if values.ndim == 0 or len(values) != num:
         raise InputError(f"a label for each of the {num} rows of the pool, or a function", shown(labels), "Match them.")
     return lambda indices: values[indices]
