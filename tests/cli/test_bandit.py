@@ -67,6 +67,7 @@ def test_payoffs_are_matched_to_classes_by_name(tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        (("--policies", ","), "policies of thompson, ucb, greedy, epsilon"),
         (("--policies", "bold"), "policies of thompson, ucb, greedy, epsilon"),
         (("--runs", "0"), "--runs of at least 1"),
         (("--steps", "0"), "--steps of at least 1"),

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from scipy import stats
 
 from tunbridge import plots
 from tunbridge.applications import bandits
@@ -25,6 +24,7 @@ from tunbridge.datasets.scaling import Scaling
 from tunbridge.inference.base import Method
 from tunbridge.model import defaults
 from tunbridge.model.model import Model
+from tunbridge.plots.regret import interval
 
 POLICIES = {
     "thompson": bandits.Thompson(),
@@ -34,7 +34,6 @@ POLICIES = {
 }
 """Policies by the name that the command takes."""
 _UNITS = (50,)
-_MASS = 0.9
 _GRADIENTS = 64_000
 """Per-row gradients of a fit: a game takes dozens of them."""
 
@@ -80,8 +79,9 @@ class Arena:
     def agents(self, policies: str, method: Method, hidden: str | None) -> dict[str, Agent]:
         """Agents by the names of their policies."""
         asked = [name.strip() for name in policies.split(",") if name.strip()]
-        if not asked or (unknown := sorted(set(asked) - set(POLICIES))):
-            raise InputError(f"policies of {', '.join(POLICIES)}", tables.listed(unknown), "Choose of these.")
+        unknown = sorted(set(asked) - set(POLICIES))
+        if unknown or not asked:
+            raise InputError(f"policies of {', '.join(POLICIES)}", tables.listed(unknown) or "none", "Choose of these.")
         network = bandits.PerArm(len(self.actions), _UNITS if hidden is None else widths(hidden))
         model = Model(network, defaults.prior(), defaults.of_numbers())
         brief = method.within(_GRADIENTS, len(self.environment.contexts))
@@ -156,7 +156,8 @@ class Results:
     def report(self, title: str, method: str) -> str:
         """The HTML report."""
         page = Page(title, f"{self.arena.said()} Rewards are learnt by {method}.", self.verdict)
-        page.table(self.rows, min(range(len(self.played)), key=lambda place: self.rows[place]["regret"]))
+        rows = self.rows
+        page.table(rows, min(range(len(self.played)), key=lambda place: rows[place]["regret"]))
         figure, axes = subplots(1, 2, size=(10.5, 4.0))
         for name, curves in self.curves.items():
             plots.regret(curves, label=name, axes=axes[0])
@@ -220,8 +221,7 @@ class Bar:
 
 def _row(name: str, runs: int, ends: np.ndarray, late: float) -> dict[str, Any]:
     """Mean regret and half the width of its 90 % interval, by Student's t."""
-    num = len(ends)
-    half = stats.t.ppf(0.5 + _MASS / 2, num - 1) * ends.std(ddof=1) / np.sqrt(num) if num > 1 else np.nan
+    half = interval(ends) if len(ends) > 1 else np.nan
     return {"policy": name, "runs": runs, "regret": float(ends.mean()), "+-": float(half), "last tenth": late}
 
 

@@ -40,7 +40,7 @@ def regret(runs: Any, *, steps: Any = None, label: str | None = None, axes: "Axe
     colour = CYCLE[len(axes.lines) % len(CYCLE)]
     mean = curves.mean(axis=0)
     if len(curves) > 1:
-        width = _interval(curves)
+        width = interval(curves)
         axes.fill_between(at, mean - width, mean + width, color=colour, alpha=0.2, lw=0)
     axes.plot(at, mean, color=colour, lw=1.8, label=label)
     axes.set(xlabel="steps", ylabel="cumulative regret")
@@ -49,7 +49,7 @@ def regret(runs: Any, *, steps: Any = None, label: str | None = None, axes: "Axe
     return axes
 
 
-def _interval(curves: np.ndarray) -> np.ndarray:
-    """Half the width of the interval of the mean over runs, by Student's t, (steps,)."""
+def interval(curves: np.ndarray) -> np.ndarray:
+    """Half the width of the 90 % interval of the mean over runs (runs, ...), by Student's t."""
     num = len(curves)
     return stats.t.ppf(0.5 + _MASS / 2, num - 1) * curves.std(axis=0, ddof=1) / np.sqrt(num)
